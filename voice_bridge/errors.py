@@ -1,0 +1,46 @@
+"""Everything this package raises on purpose.
+
+::
+
+    VoiceBridgeError            a sentence for a person: the thing, the cause, the remedy
+    ├── UsageError              the command line or the environment is wrong; exit status 2
+    │   └── ConfigError         the settings file is wrong: file, line and column where known
+    ├── ServerError             an MCP server could not be started, or ended
+    ├── EndpointError           the cloud's endpoint could not be reached, or refused us
+    └── CallError               a tool call that the router or a server answered with a JSON-RPC error
+
+No message of these errors contains a token, a key or a header's value.
+"""
+
+from __future__ import annotations
+
+
+class VoiceBridgeError(Exception):
+    """The base of every error that is meant for a person's eyes."""
+
+
+class UsageError(VoiceBridgeError):
+    """The command line or the environment asks for something impossible."""
+
+
+class ConfigError(UsageError):
+    """The settings file cannot be used."""
+
+
+class ServerError(VoiceBridgeError):
+    """An MCP server could not be started, or ended."""
+
+
+class EndpointError(VoiceBridgeError):
+    """The cloud's endpoint could not be reached, or refused the bridge."""
+
+
+class CallError(VoiceBridgeError):
+    """A call was answered with a JSON-RPC error (JSON-RPC 2.0 §5.1).
+
+    `code` is the JSON-RPC code; the message is the answerer's own text.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
