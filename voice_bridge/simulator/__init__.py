@@ -1,0 +1,30 @@
+"""A voice cloud on this machine, for tests, demonstrations and authors of bridges.
+
+It imports nothing else of this package, so it stays an independent witness of what the bridge does. Start with
+`VoiceCloud`; what each kind of cloud does is in `kinds`.
+"""
+
+from __future__ import annotations
+
+from voice_bridge.simulator.cloud import Attempt, VoiceCloud
+from voice_bridge.simulator.kinds import KINDS, OFFICIAL, RELAY, Kind
+from voice_bridge.simulator.messages import BadAnswer, Disconnected, Dropped, Frame, NoAnswer, Reply, SessionError, Tool
+from voice_bridge.simulator.session import Session
+
+__all__ = [
+    "KINDS",
+    "OFFICIAL",
+    "RELAY",
+    "Attempt",
+    "BadAnswer",
+    "Disconnected",
+    "Dropped",
+    "Frame",
+    "Kind",
+    "NoAnswer",
+    "Reply",
+    "Session",
+    "SessionError",
+    "Tool",
+    "VoiceCloud",
+]
