@@ -1,0 +1,92 @@
+"""MCP server with one tool, `calculate`: arithmetic that can neither run code nor hang."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a script: its own folder must not shadow other modules
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import math
+from fractions import Fraction
+from typing import Annotated, Literal, NotRequired
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from servers.arithmetic.numbers import CalculationError, Number
+from servers.arithmetic.text import to_python
+from servers.arithmetic.walk import evaluate
+from servers.serving import serve
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""The largest whole number every JSON reader keeps exact (RFC 8259 §6)."""
+
+
+class Calculation(TypedDict):
+    """The answer of `calculate`."""
+
+    status: Literal["success"]
+    value: Annotated[int | float | str, Field(description="the result; text when no JSON number can hold it")]
+    text: NotRequired[Annotated[str, Field(description="the result as text, when it is a very large whole number")]]
+
+
+def answer(value: Number) -> Calculation:
+    """Return `value` with at most 15 digits where it is not whole. Raises CalculationError when not finite."""
+    if isinstance(value, Fraction):
+        value = float(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise CalculationError("The result is undefined: the expression subtracts or divides infinities.")
+        if math.isinf(value):
+            raise CalculationError("The result is too large: it exceeds 1.8e308. Use smaller numbers.")
+        rounded = float(f"{value:.15g}")
+        whole = rounded.is_integer() and abs(rounded) <= MAX_SAFE_INTEGER
+        return {"status": "success", "value": int(rounded) if whole else rounded}
+    if abs(value) <= MAX_SAFE_INTEGER:
+        return {"status": "success", "value": value}
+    if abs(value) < 10**308:
+        return {"status": "success", "value": value, "text": str(value)}
+    from decimal import Decimal
+
+    text = f"{Decimal(value):.14e}"
+    return {"status": "success", "value": text, "text": text}
+
+
+def calculate(
+    expression: Annotated[str, Field(description="arithmetic, such as 1004 * 328 or sqrt(2) * (3 + 4)")],
+) -> Calculation:
+    """Calculate one arithmetic expression exactly. Use this for every sum instead of working it out yourself.
+
+    Understands + - * / // % ** and ^ (power), brackets, and the functions and constants of Python's math and
+    random modules, such as sqrt(2), log10(50), sin(pi/4), factorial(10), max(1, 200), randint(1, 6).
+    Write numbers as digits. Angles are in radians.
+    """
+    try:
+        return answer(evaluate(to_python(expression)))
+    except CalculationError as error:
+        raise ToolError(str(error)) from None
+
+
+def register(server: MCPServer) -> None:
+    """Add `calculate` to `server`."""
+    server.add_tool(
+        calculate,
+        title="Calculator",
+        annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+    )
+
+
+def main() -> None:
+    """Serve `calculate` over stdio."""
+    server = MCPServer("math-evaluator", title="Calculator", log_level="WARNING")
+    register(server)
+    serve(server)
+
+
+if __name__ == "__main__":
+    main()
