@@ -9,19 +9,20 @@ if not __package__:  # run as a script: its own folder must not shadow other mod
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import math
+from decimal import Context
 from fractions import Fraction
 from typing import Annotated, Literal, NotRequired
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from servers.arithmetic.numbers import CalculationError, Number
 from servers.arithmetic.text import to_python
 from servers.arithmetic.walk import evaluate
-from servers.serving import serve
+from servers.serving import answer, serve
 
 MAX_SAFE_INTEGER = 2**53 - 1
 """The largest whole number every JSON reader keeps exact (RFC 8259 §6)."""
@@ -35,7 +36,7 @@ class Calculation(TypedDict):
     text: NotRequired[Annotated[str, Field(description="the result as text, when it is a very large whole number")]]
 
 
-def answer(value: Number) -> Calculation:
+def calculation(value: Number) -> Calculation:
     """Return `value` with at most 15 digits where it is not whole. Raises CalculationError when not finite."""
     if isinstance(value, Fraction):
         value = float(value)
@@ -51,34 +52,30 @@ def answer(value: Number) -> Calculation:
         return {"status": "success", "value": value}
     if abs(value) < 10**308:
         return {"status": "success", "value": value, "text": str(value)}
-    from decimal import Decimal
-
-    text = f"{Decimal(value):.14e}"
+    text = f"{Context(prec=15).create_decimal(value).normalize():e}"
     return {"status": "success", "value": text, "text": text}
-
-
-def calculate(
-    expression: Annotated[str, Field(description="arithmetic, such as 1004 * 328 or sqrt(2) * (3 + 4)")],
-) -> Calculation:
-    """Calculate one arithmetic expression exactly. Use this for every sum instead of working it out yourself.
-
-    Understands + - * / // % ** and ^ (power), brackets, and the functions and constants of Python's math and
-    random modules, such as sqrt(2), log10(50), sin(pi/4), factorial(10), max(1, 200), randint(1, 6).
-    Write numbers as digits. Angles are in radians.
-    """
-    try:
-        return answer(evaluate(to_python(expression)))
-    except CalculationError as error:
-        raise ToolError(str(error)) from None
 
 
 def register(server: MCPServer) -> None:
     """Add `calculate` to `server`."""
-    server.add_tool(
-        calculate,
-        title="Calculator",
-        annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-    )
+
+    @server.tool(title="Calculator", annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+    def calculate(
+        expression: Annotated[
+            str,
+            Field(description="arithmetic, such as 1004 * 328 or sqrt(2) * (3 + 4)", coerce_numbers_to_str=True),
+        ],
+    ) -> Annotated[CallToolResult, Calculation]:
+        """Calculate one arithmetic expression exactly. Use this for every sum instead of working it out yourself.
+
+        Understands + - * / // % ** and ^ (power), brackets, 15% and 10% of 80, and the functions and constants of
+        Python's math and random modules: sqrt(2), log10(50), sin(pi/4), factorial(10), max(1, 200), randint(1, 6).
+        Write numbers as digits. Angles are in radians, or in degrees as sin(30°). 200 + 15% is 230.
+        """
+        try:
+            return answer(calculation(evaluate(to_python(expression))))
+        except CalculationError as error:
+            raise ToolError(str(error)) from None
 
 
 def main() -> None:

@@ -57,6 +57,8 @@ class _Walk:
                 return -self.value(operand, depth + 1)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.value(operand, depth + 1)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return _call("sqrt", [self.value(operand, depth + 1)])
             case ast.BinOp():
                 return self._binary(node, depth)
             case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="math"), attr=name):
@@ -83,10 +85,20 @@ class _Walk:
         return exact(Fraction(text.replace("_", "")))
 
     def _binary(self, node: ast.BinOp, depth: int) -> Number:
+        # A sum of many terms leans to the left in the tree; walking down that side costs no depth.
+        chain = [node]
+        while isinstance(chain[-1].left, ast.BinOp):
+            chain.append(chain[-1].left)
+        result = self.value(chain[-1].left, depth + 1)
+        for step in reversed(chain):
+            result = self._apply(step, result, depth)
+        return result
+
+    def _apply(self, node: ast.BinOp, left: Number, depth: int) -> Number:
         operation = OPERATIONS.get(type(node.op))
         if operation is None:
             raise CalculationError("Only + - * / // % and ** (or ^) are understood between numbers.")
-        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        right = self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Add | ast.Sub) and _is_percent(node.right) and not _is_percent(node.left):
             # "200 + 15%" is what a shop means by it: 15 % of the 200.
             right = multiply(left, right)
