@@ -71,9 +71,7 @@ def register(server: MCPServer, search: SearchProcess | None = None) -> None:
 
 def _progress(ctx: Context) -> Callable[[float], Awaitable[None]]:
     async def notify(seconds: float) -> None:
-        await ctx.report_progress(
-            round(seconds, 1), None, f"loading the search model ({seconds:.0f} s so far)"
-        )
+        await ctx.report_progress(round(seconds, 1), None, f"loading the search model ({seconds:.0f} s so far)")
 
     return notify
 

@@ -25,6 +25,5 @@ def require_extra(modules: tuple[str, ...] = SEARCH_MODULES) -> None:
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise DocumentsError(
-            f"Document search is not installed: {', '.join(missing)} not found. "
-            f"Install it with: {INSTALL_COMMAND}"
+            f"Document search is not installed: {', '.join(missing)} not found. Install it with: {INSTALL_COMMAND}"
         )

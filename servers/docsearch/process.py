@@ -43,9 +43,7 @@ class SearchProcess:
         with self._lock:
             self._running_child()
 
-    async def ask(
-        self, operation: str, arguments: dict[str, Any], progress: Callable[[float], Awaitable[None]]
-    ) -> Any:
+    async def ask(self, operation: str, arguments: dict[str, Any], progress: Callable[[float], Awaitable[None]]) -> Any:
         """Send one request and wait for its answer, calling `progress(seconds)` every two seconds.
 
         Raises DocumentsError with the child's own sentence, when the child dies, or after `patience` seconds.
@@ -82,12 +80,8 @@ class SearchProcess:
 
     def _running_child(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            self._child = subprocess.Popen(
-                [sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            threading.Thread(
-                target=self._read, args=(self._child,), daemon=True, name="search-answers"
-            ).start()
+            self._child = subprocess.Popen([sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            threading.Thread(target=self._read, args=(self._child,), daemon=True, name="search-answers").start()
         return self._child
 
     def _read(self, child: subprocess.Popen[bytes]) -> None:
