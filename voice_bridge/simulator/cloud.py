@@ -155,7 +155,7 @@ class VoiceCloud:
         self._server.close(code=1001)
         # A peer that connected and never sent its request is not worth more than this.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(2):
                 await self._server.wait_closed()
 
     @property
@@ -201,6 +201,8 @@ class VoiceCloud:
         if self._refusal is not None:
             status, retry_after = self._refusal
             why = f"told to answer {status}"
+        elif ws.transport.is_closing():
+            status, retry_after, why = 408, None, "the bridge gave up waiting"
         elif not self._token_fits(request) and self.kind.bad_token < 1000:
             status, retry_after, why = self.kind.bad_token, None, "wrong token"
         else:

@@ -43,6 +43,7 @@ class Wire:
     async def send(self, data: str | bytes) -> None:
         """Send one frame exactly as given: text for str, binary for bytes. Raises Disconnected."""
         self._log(True, data)
+        self._changed()
         try:
             await self._ws.send(data)
         except ConnectionClosed as error:
@@ -69,7 +70,7 @@ class Wire:
         return found[0]
 
     async def until(self, happened: Callable[[], bool], timeout: float, complaint: str) -> None:
-        """Wait until something is true; looked at again after each frame and at the end of the connection.
+        """Wait until something is true; looked at again after each frame either way and at the end of the connection.
 
         Raises NoAnswer after `timeout` seconds, and Disconnected when it can no longer come true.
         """
@@ -83,12 +84,15 @@ class Wire:
             raise NoAnswer(f"{complaint} within {timeout:g} s") from None
 
     async def wait_closed(self, timeout: float = 10) -> tuple[int, str]:
-        """The close code and reason, once the connection has ended; 1006 stands for no close frame (RFC 6455 §7.1.5).
+        """The close code and reason, once the connection has ended: of the side that closed first.
 
-        Raises NoAnswer.
+        1006 stands for no close frame at all (RFC 6455 §7.1.5). Raises NoAnswer.
         """
         await self.until(lambda: self._ended, timeout, "the connection did not end")
-        return self._ws.close_code or 1006, self._ws.close_reason or ""
+        protocol = self._ws.protocol
+        sent, received = protocol.close_sent, protocol.close_rcvd
+        close = received if sent is None or protocol.close_rcvd_then_sent else sent
+        return (1006, "") if close is None else (int(close.code), close.reason)
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """End the connection with a close frame, and wait 2 s at most for the bridge's. 1006 means `abort`."""
