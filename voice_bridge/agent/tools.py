@@ -1,0 +1,106 @@
+"""Tools, between the servers that own them and the Messages API that offers them to the model."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from voice_bridge.agent.schemas import UnusableSchema, repair, unique_name
+
+# Messages API, tool definitions: the name's pattern.
+_LONGEST_NAME = 128
+_BAD_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class ToolSource(Protocol):
+    """Where tools come from: the hub, a simulated cloud's session, anything with these three methods."""
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """MCP Tool objects as JSON, under the names `call` takes."""
+
+    async def call(self, name: str, arguments: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+        """A CallToolResult as JSON, within `timeout` seconds or the source's own limit.
+
+        Raises `CallError` when the answer is a JSON-RPC error. Cancelling the task cancels the call.
+        """
+
+    def owner(self, name: str) -> str:
+        """The server that owns a tool."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool: `name` is the source's, `definition` is what the Messages API gets."""
+
+    name: str
+    server: str
+    read_only: bool
+    definition: dict[str, Any]
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The model's input under the server's own argument names."""
+        return {self.renamed.get(name, name): value for name, value in given.items()}
+
+
+@dataclass
+class Toolbox:
+    """The tools of one turn by the name the model sees, and a sentence for each one left out."""
+
+    tools: dict[str, Tool] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def definitions(self) -> list[dict[str, Any]]:
+        """What goes into the request's `tools`, in a stable order so that the prompt cache holds."""
+        return [tool.definition for tool in self.tools.values()]
+
+    def leave_out(self, index: int, reason: str) -> str:
+        """Drops the tool at `index` of `definitions`; returns the sentence that says so."""
+        tool = self.tools.pop(list(self.tools)[index])
+        return self._note(tool.name, tool.server, reason)
+
+    def _note(self, name: str, server: str, reason: str) -> str:
+        note = f"The tool {name!r} of server {server!r} is left out: {reason}."
+        self.left_out.append(note)
+        return note
+
+
+def toolbox(source: ToolSource, listed: list[dict[str, Any]]) -> Toolbox:
+    """The listed tools as the Messages API takes them; what cannot be repaired is left out and noted."""
+    box = Toolbox()
+    names: set[str] = set()
+    seen: set[str] = set()
+    for entry in listed:
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            box.left_out.append("A tool without a name is left out.")
+            continue
+        server = source.owner(name)
+        if name in seen:
+            box._note(name, server, "another tool has the same name")
+            continue
+        seen.add(name)
+        try:
+            schema, renamed = repair(entry.get("inputSchema"))
+        except UnusableSchema as error:
+            box._note(name, server, str(error))
+            continue
+        shown = unique_name(_api_name(name), names, _LONGEST_NAME)
+        definition: dict[str, Any] = {"name": shown, "input_schema": schema}
+        if description := (entry.get("description") or entry.get("title")):
+            definition["description"] = str(description)
+        annotations = entry.get("annotations") or {}
+        read_only = annotations.get("readOnlyHint") is True
+        box.tools[shown] = Tool(name, server, read_only, definition, renamed)
+    return box
+
+
+def _api_name(name: str) -> str:
+    safe = _BAD_CHARACTER.sub("_", name)
+    if len(safe) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+        safe = f"{safe[: _LONGEST_NAME - 9]}_{digest}"
+    return safe

@@ -1,0 +1,329 @@
+"""One turn: from a person's question to the model's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from voice_bridge.agent import history
+from voice_bridge.agent.errors import Refused, TooLong
+from voice_bridge.agent.events import (
+    Answer,
+    Emit,
+    Event,
+    Finished,
+    Notice,
+    TextDelta,
+    TextDiscarded,
+    TextEnded,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+)
+from voice_bridge.agent.history import Block
+from voice_bridge.agent.results import to_content
+from voice_bridge.agent.tools import Tool, Toolbox, toolbox
+from voice_bridge.errors import VoiceBridgeError
+from voice_bridge.log import mask
+
+if TYPE_CHECKING:
+    from voice_bridge.agent.client import Reply
+    from voice_bridge.agent.loop import Agent
+
+INTERRUPTED = "interrupted by the user"
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+# How full the context may get before old results are shortened, and how full it is afterwards.
+_FULL, _ROOMY = 0.85, 0.6
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A `tool_use` block, the tool it names, and the record of it in the answer."""
+
+    block: Block
+    tool: Tool | None
+    record: ToolCall
+
+
+class Turn:
+    """Runs one question through `agent`, whose conversation it leaves valid however it ends."""
+
+    def __init__(self, agent: Agent, emit: Emit) -> None:
+        self._agent = agent
+        self._conversation = agent.conversation
+        self._listener = emit
+        self._heard = ""
+        self._box = Toolbox()
+        self._reply: Reply | None = None
+        self.answer = Answer(model=agent.model)
+
+    async def run(self, question: str) -> Answer:
+        """The answer; see `Agent.ask`."""
+        self._box = await self._list_tools()
+        began = len(self._conversation.messages)
+        self._conversation.append(history.user_message(question))
+        try:
+            await self._rounds(began)
+        except asyncio.CancelledError:
+            self._keep_what_was_said(INTERRUPTED)
+            raise
+        except VoiceBridgeError:
+            self._keep_what_was_said("broken off by an error")
+            raise
+        self._emit(Finished(self.answer))
+        return self.answer
+
+    async def _rounds(self, began: int) -> None:
+        answer = self.answer
+        while answer.iterations < self._agent.max_iterations:
+            reply = await self._ask()
+            answer.iterations += 1
+            answer.stop_reason = reply.stop_reason
+            calls = _tool_uses(reply.content) if reply.stop_reason == "tool_use" else []
+            if reply.stop_reason == "pause_turn" and reply.content:
+                self._conversation.append({"role": "assistant", "content": reply.content})
+                self._end_text(reply, final=False)
+                continue
+            if not calls:
+                self._conclude(reply, began)
+                return
+            self._conversation.append({"role": "assistant", "content": reply.content})
+            self._end_text(reply, final=False)
+            if answer.iterations < self._agent.max_iterations:
+                await self._run_calls(calls)
+            else:
+                self._refuse_calls(calls)
+        await self._last_word(began)
+
+    async def _last_word(self, began: int) -> None:
+        """At the cap: one more reply without tools, marked as incomplete."""
+        limit = self._agent.max_iterations
+        reply = await self._ask(may_call=False)
+        if not _has_text(reply.content) and _tool_uses(reply.content):
+            # Some servers do not know `tool_choice: none`; without any tools they must speak.
+            reply = await self._ask(may_call=False, with_tools=False)
+        self.answer.stop_reason = reply.stop_reason
+        self._conclude(reply, began)
+        self.answer.incomplete = self.answer.incomplete or (
+            f"stopped after {limit} round{'s' if limit > 1 else ''} of tool calls; the answer uses what was known then"
+        )
+
+    def _conclude(self, reply: Reply, began: int) -> None:
+        """Ends the turn with what the reply says; none of its tool calls is run."""
+        reply.content = [block for block in reply.content if block.get("type") != "tool_use"]
+        message = {"role": "assistant", "content": reply.content}
+        self.answer.answer = history.spoken(message)
+        self._end_text(reply, final=True)
+        if reply.stop_reason == "refusal":
+            # The API goes on refusing while the refused turn stays in the history (Messages API, "Handling refusals").
+            self._conversation.drop_last(len(self._conversation.messages) - began)
+        elif _has_text(reply.content):
+            self._conversation.append(message)
+        self.answer.incomplete = _why_incomplete(reply, self.answer.answer)
+
+    async def _ask(self, *, may_call: bool = True, with_tools: bool = True) -> Reply:
+        """One reply; a request the API finds too long or faulty is put right and sent again."""
+        agent = self._agent
+        self._make_room()
+        shortened = imageless = False
+        while True:
+            tools = self._box.definitions if with_tools else []
+            system: list[Block] = [{"type": "text", "text": agent.system, "cache_control": {"type": "ephemeral"}}]
+            messages = history.for_request(self._conversation.messages)
+            try:
+                reply = await agent.client.reply(system, tools, messages, self._emit, may_call=may_call)
+                break
+            except TooLong as error:
+                if shortened or not self._shorten(error.ratio):
+                    raise
+                shortened = True
+            except Refused as error:
+                if error.image and not imageless:
+                    imageless = True
+                    if self._drop_images(error):
+                        continue
+                elif error.tool is not None and error.tool < len(tools):
+                    self._note(self._box.leave_out(error.tool, f"the API refuses it ({error.reason})"))
+                    continue
+                raise
+        self._reply = reply
+        self._account(reply, messages)
+        reply.content = _sendable(reply.content, self._known_ids())
+        return reply
+
+    def _account(self, reply: Reply, messages: list[history.Message]) -> None:
+        self.answer.usage.add(reply.usage)
+        self._conversation.add_usage(reply.usage)
+        sent = history.size(messages)
+        # Small requests are mostly tools and system prompt, and say little about the history.
+        if sent > 20_000 and reply.usage.prompt_tokens:
+            self._agent.tokens_per_byte = min(1.0, max(0.1, reply.usage.prompt_tokens / sent))
+
+    def _make_room(self) -> None:
+        agent = self._agent
+        room = max(agent.context_window - agent.max_tokens, agent.context_window // 4)
+        allowed = int(room / agent.tokens_per_byte)
+        if history.size(self._conversation.messages) > allowed * _FULL:
+            self._shrink_to(int(allowed * _ROOMY))
+
+    def _shorten(self, ratio: float | None) -> bool:
+        """After "prompt is too long": shorter by what the API said, or by half. False when nothing gave way."""
+        now = history.size(self._conversation.messages)
+        return self._shrink_to(int(now * (ratio or _ROOMY) * _FULL))
+
+    def _shrink_to(self, limit: int) -> bool:
+        before = history.size(self._conversation.messages)
+        self._conversation.messages = history.shrink(self._conversation.messages, limit)
+        if history.size(self._conversation.messages) >= before:
+            return False
+        self._emit(Notice("The conversation got long: old tool results and turns were shortened for the model."))
+        return True
+
+    def _drop_images(self, error: Refused) -> bool:
+        messages, count = history.without_images(self._conversation.messages)
+        self._conversation.messages = messages
+        if count:
+            self._emit(Notice(f"{count} image(s) left out, because the API refused one: {error.reason}"))
+        return count > 0
+
+    async def _list_tools(self) -> Toolbox:
+        box = toolbox(self._agent.tools, await self._agent.tools.tools())
+        for note in box.left_out:
+            self._note(note)
+        return box
+
+    def _note(self, text: str) -> None:
+        """A notice that is shown once in the agent's life."""
+        if text not in self._agent.noted:
+            self._agent.noted.add(text)
+            self._emit(Notice(text))
+
+    async def _run_calls(self, calls: list[Block]) -> None:
+        """Asks for permission one by one, then runs side by side; all results make one message."""
+        try:
+            allowed: list[_Call] = []
+            for call in self._records(calls):
+                refusal = await self._refusal(call)
+                if refusal is None:
+                    allowed.append(call)
+                else:
+                    self._finish(call, refusal, is_error=True)
+            async with asyncio.TaskGroup() as group:
+                for call in allowed:
+                    group.create_task(self._run(call, len(allowed)))
+        except* VoiceBridgeError as failed:
+            raise failed.exceptions[0] from None
+        self._conversation.close_open_calls("no result")
+
+    def _records(self, calls: list[Block]) -> list[_Call]:
+        """The calls of one reply, entered in the answer in the order the model gave them."""
+        records = []
+        for block in calls:
+            tool = self._box.tools.get(block["name"])
+            given = block["input"] if isinstance(block["input"], dict) else {}
+            name, server = (tool.name, tool.server) if tool else (str(block["name"]), "")
+            record = ToolCall(name, tool.arguments(given) if tool else given, server=server, is_error=True)
+            self.answer.tool_calls.append(record)
+            records.append(_Call(block, tool, record))
+        return records
+
+    async def _refusal(self, call: _Call) -> str | None:
+        if call.tool is None:
+            names = ", ".join(self._box.tools) or "none"
+            return f"There is no tool named {call.record.tool!r}. The tools are: {names}."
+        if not isinstance(call.block["input"], dict):
+            return "Not run: the input is not a JSON object."
+        return await self._agent.permissions.refusal(call.tool, call.record.input, self._conversation)
+
+    async def _run(self, call: _Call, together: int) -> None:
+        record = call.record
+        self._emit(ToolStarted(record, together))
+        began = time.perf_counter()
+        try:
+            result = await self._agent.tools.call(record.tool, record.input)
+            is_error = result.get("isError") is True
+        except Exception as error:  # noqa: BLE001  A tool's failure is a result, which the model can act on.
+            said = mask(str(error)) or type(error).__name__
+            result, is_error = {"content": [{"type": "text", "text": f"The call failed: {said}"}]}, True
+        record.milliseconds = round((time.perf_counter() - began) * 1000)
+        self._finish(call, result, is_error=is_error, together=together)
+
+    def _finish(self, call: _Call, result: dict[str, Any] | str, *, is_error: bool, together: int = 1) -> None:
+        content: list[Block] | str
+        if isinstance(result, str):
+            content = text = result
+        else:
+            content, text = to_content(result, self._agent.result_budget)
+        call.record.output, call.record.is_error = text, is_error
+        call_id = call.block["id"]
+        self._conversation.record(call_id, history.tool_result(call_id, content, is_error=is_error))
+        self._emit(ToolFinished(call.record, together))
+
+    def _refuse_calls(self, calls: list[Block]) -> None:
+        limit = self._agent.max_iterations
+        for call in self._records(calls):
+            self._finish(
+                call, f"Not run: the limit of {limit} rounds is reached. Answer now from what is known.", is_error=True
+            )
+        self._conversation.close_open_calls("the limit is reached")
+
+    def _known_ids(self) -> set[str]:
+        return {call["id"] for message in self._conversation.messages for call in history.tool_uses(message)}
+
+    def _keep_what_was_said(self, reason: str) -> None:
+        """After an interruption: the calls answered, the text so far kept with a note."""
+        self._conversation.close_open_calls(reason)
+        if self._heard.strip():
+            text = f"{self._heard.rstrip()}\n\n[{reason}]"
+            self._conversation.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
+
+    def _end_text(self, reply: Reply, *, final: bool) -> None:
+        text = history.spoken({"role": "assistant", "content": reply.content})
+        if text or final:
+            self._emit(TextEnded(text, final))
+        self._heard = ""
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._heard += event.text
+        elif isinstance(event, TextDiscarded):
+            self._heard = ""
+        self._listener(event)
+
+
+def _tool_uses(content: list[Block]) -> list[Block]:
+    return [block for block in content if block.get("type") == "tool_use"]
+
+
+def _has_text(content: list[Block]) -> bool:
+    return any(block.get("type") == "text" for block in content)
+
+
+def _sendable(content: list[Block], known: set[str]) -> list[Block]:
+    """The blocks without empty text, and with ids as the API wants them: some servers give none, or the same twice."""
+    kept = [block for block in content if block.get("type") != "text" or str(block.get("text") or "").strip()]
+    for block in _tool_uses(kept):
+        if not _CALL_ID.fullmatch(str(block.get("id") or "")) or block["id"] in known:
+            block["id"] = f"call_{len(known) + 1}_{time.time_ns():x}"
+        known.add(block["id"])
+    return kept
+
+
+def _why_incomplete(reply: Reply, text: str) -> str:
+    detail = f" ({reply.detail})" if reply.detail else ""
+    match reply.stop_reason:
+        case "end_turn" | "stop_sequence" | "tool_use" if text:
+            return ""
+        case "end_turn" | "stop_sequence" | "tool_use":
+            return "the model gave no answer; ask again, or in other words"
+        case "max_tokens":
+            return "the reply reached its longest length; ask for a shorter answer, or say “go on”"
+        case "refusal":
+            return f"the model declined{detail}; the question was taken out of the conversation, so that it can go on"
+        case "model_context_window_exceeded":
+            return "the conversation fills the model's context; start a new one (/new), or ask for less at once"
+        case other:
+            return f"the model stopped with the unknown reason {other!r}"
