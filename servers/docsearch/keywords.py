@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 MAX_TERMS = 64  # of one query; the rest adds time, not precision
+KEPT_SHARE = 0.5  # of the best score; see bench/retrieval.py
 
 # Scripts written without spaces: every character becomes a word, a query matches neighbouring pairs.
 _UNSPACED = re.compile("[\u2e80-\u2fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\u0e00-\u0e7f]")
@@ -48,18 +49,26 @@ class KeywordIndex:
             self._ids.append(passage_id)
             yield number, _UNSPACED.sub(r" \g<0> ", text)
 
-    def search(self, query: str, limit: int, among: Collection[str] | None = None) -> list[str]:
-        """Ids of the passages that share words with `query`, best first (BM25, k1 = 1.2, b = 0.75)."""
+    def search(
+        self, query: str, limit: int, among: Collection[str] | None = None, kept: float = KEPT_SHARE
+    ) -> list[str]:
+        """Ids of the passages that share words with `query`, best first (BM25, k1 = 1.2, b = 0.75).
+
+        Only passages with at least the share `kept` of the best score: the rest share but the common words,
+        and in a joined ranking they would push down what is near by meaning.
+        """
         expression = match_expression(query)
         if not expression or limit < 1:
             return []
         with self._lock:
             rows = self._db.execute(
-                "SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY rank LIMIT ?",
+                "SELECT rowid, -rank FROM passage WHERE passage MATCH ? ORDER BY rank LIMIT ?",
                 (expression, limit if among is None else -1),
-            )
-            ids = [self._ids[row] for (row,) in rows]
-        return ids if among is None else [i for i in ids if i in among][:limit]
+            ).fetchall()
+        hits = [(self._ids[row], score) for row, score in rows]
+        if among is not None:
+            hits = [hit for hit in hits if hit[0] in among][:limit]
+        return [passage for passage, score in hits if score >= kept * hits[0][1]]
 
     def close(self) -> None:
         """Free the memory."""

@@ -21,13 +21,13 @@ def similarity(one: Sequence[float], other: Sequence[float]) -> float:
     return min(1.0, max(0.0, dot / length))
 
 
-def reciprocal_rank_fusion(rankings: Iterable[tuple[Sequence[str], float]], k: int = RRF_K) -> list[str]:
-    """Join ranked lists, each with its weight: an item scores the sum of weight / (k + rank), rank from 1.
+def reciprocal_rank_fusion(rankings: Iterable[Sequence[str]], k: int = RRF_K) -> list[str]:
+    """Join ranked lists: an item scores the sum of 1 / (k + its rank), ranks counted from 1.
 
     Ties keep the order in which the items were first seen.
     """
     scores: dict[str, float] = {}
-    for ranking, weight in rankings:
+    for ranking in rankings:
         for rank, item in enumerate(ranking, start=1):
-            scores[item] = scores.get(item, 0.0) + weight / (k + rank)
+            scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
     return sorted(scores, key=lambda item: -scores[item])

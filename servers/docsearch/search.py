@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 MAX_RESULTS = 50
-CANDIDATES = 50  # of each kind that are joined
+CANDIDATES = 20  # of each kind that are joined; see bench/retrieval.py
 MAX_QUERY = 10_000  # characters; far beyond the model's 256 tokens
 MODEL_PATIENCE = 45.0  # seconds a search waits for the model
 ALIEN = 0.25  # a passage this unlike its own vector was embedded by another model
@@ -84,8 +84,8 @@ class DocumentSearch:
         with self._lock:
             chosen, mark = self._collection(collection)
             note = self._check_model(chosen, mark, model)
-            ids = self.ranked_ids(chosen, mark, question[:MAX_QUERY], vector, wanted, where or None)
-            results = _results(chosen, ids, vector)
+            near, words = self._rankings(chosen, mark, question[:MAX_QUERY], vector, wanted, where or None)
+            results = _results(chosen, reciprocal_rank_fusion([near, words])[:wanted], vector)
         notes = [
             note,
             f"n_results is from 1 to {MAX_RESULTS}; {wanted} was used." if wanted != n_results else None,
@@ -109,7 +109,13 @@ class DocumentSearch:
             page = list_sources(chosen, min(max(limit, 1), 200), max(offset, 0), source_of)
         return answer | {"collection": chosen.name} | page
 
-    def ranked_ids(
+    def rankings(self, query: str, limit: int = CANDIDATES) -> tuple[list[str], list[str]]:
+        """Ids of the passages nearest by meaning, and of those by words, each best first."""
+        vector = self._model.get().encode([query])[0].tolist()
+        with self._lock:
+            return self._rankings(*self._collection(None), query, vector, limit, None)
+
+    def _rankings(
         self,
         collection: Collection,
         mark: Hashable,
@@ -117,19 +123,18 @@ class DocumentSearch:
         vector: list[float],
         wanted: int,
         where: dict[str, Any] | None,
-    ) -> list[str]:
-        """Ids of the best passages: the two rankings joined by reciprocal rank fusion."""
+    ) -> tuple[list[str], list[str]]:
         pool = max(CANDIDATES, wanted)
         among = None
         if where is not None:
             among = set(_filtered(collection, where))
             if not among:
-                return []
+                return [], []
         near = collection.query(
             query_embeddings=[vector], n_results=min(pool, collection.count()), where=where, include=[]
         )
         words = self._index(collection, mark).search(query, pool, among)
-        return reciprocal_rank_fusion([(near["ids"][0], 1.0), (words, 1.0)])[:wanted]
+        return near["ids"][0], words
 
     def _collection(self, name: str | None) -> tuple[Collection, Hashable]:
         client, mark = self._store.current()
