@@ -6,7 +6,8 @@ It imports nothing else of this package, so it stays an independent witness of w
 
 from __future__ import annotations
 
-from voice_bridge.simulator.cloud import Attempt, VoiceCloud
+from voice_bridge.simulator.cloud import VoiceCloud
+from voice_bridge.simulator.events import Attempt
 from voice_bridge.simulator.kinds import KINDS, OFFICIAL, RELAY, Kind
 from voice_bridge.simulator.messages import BadAnswer, Disconnected, Dropped, Frame, NoAnswer, Reply, SessionError, Tool
 from voice_bridge.simulator.session import Session

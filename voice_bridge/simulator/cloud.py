@@ -8,80 +8,19 @@ import hmac
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, quote, urlsplit
 
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from voice_bridge.simulator.events import Attempt, Closed, Event, Failed, Framed, Ignored, Opened, Ready, Rejected
 from voice_bridge.simulator.kinds import OFFICIAL, Kind
-from voice_bridge.simulator.messages import BadAnswer, Disconnected, Frame, NoAnswer
+from voice_bridge.simulator.messages import BadAnswer, Disconnected, NoAnswer
 from voice_bridge.simulator.session import Session
 
 HOST = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One handshake a bridge tried. `at` is `time.monotonic()`; the path is kept without its query."""
-
-    at: float
-    path: str
-    headers: Headers
-    status: int
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A bridge has connected."""
-
-    session: Session
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The handshake is through and the tools are known."""
-
-    session: Session
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The handshake did not go as it should; the sentence says how."""
-
-    session: Session
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """A connection has ended."""
-
-    session: Session
-    code: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A handshake was turned down."""
-
-    attempt: Attempt
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Framed:
-    """A frame went over the wire."""
-
-    session: Session
-    frame: Frame
-
-
-Event = Opened | Ready | Failed | Closed | Rejected | Framed
 
 
 class VoiceCloud:
@@ -234,6 +173,7 @@ class VoiceCloud:
             self._count,
             keep=self._keep,
             on_frame=lambda frame: self._on_event(Framed(session, frame)),
+            on_drop=lambda dropped: self._on_event(Ignored(session, dropped)),
         )
         token = _token_of(ws.request)
         if self.kind.one_per_token:

@@ -42,9 +42,17 @@ class Session(Wire):
     """
 
     def __init__(
-        self, ws: ServerConnection, kind: Kind, number: int, *, keep: int, on_frame: Callable[[Frame], None]
+        self,
+        ws: ServerConnection,
+        kind: Kind,
+        number: int,
+        *,
+        keep: int,
+        on_frame: Callable[[Frame], None],
+        on_drop: Callable[[Dropped], None],
     ) -> None:
         super().__init__(ws, keep=keep, on_frame=on_frame)
+        self._on_drop = on_drop
         self.number = number
         self.kind = kind
         self.tools: list[Tool] = []
@@ -58,6 +66,11 @@ class Session(Wire):
         self._pending: dict[str, asyncio.Future[Frame]] = {}
         self._ids: Iterator[int] = itertools.count(kind.first_id)
         self._prefix = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """True while tools can be called: the handshake is through, and neither end nor relay has let go."""
+        return self._ready and self.is_open and self.registered
 
     async def ready(self, timeout: float = 30) -> list[Tool]:
         """The tools, once the cloud's own handshake is through. Raises NoAnswer, BadAnswer or Disconnected."""
@@ -270,6 +283,7 @@ class Session(Wire):
 
     def _drop(self, frame: Frame, why: str) -> None:
         self.dropped.append(Dropped(frame, why))
+        self._on_drop(self.dropped[-1])
 
 
 @dataclass(slots=True)

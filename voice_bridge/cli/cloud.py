@@ -1,0 +1,114 @@
+"""`voice-bridge cloud`: the local voice cloud alone, as a tool for authors of bridges and servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from voice_bridge.simulator.cloud import HOST, VoiceCloud
+from voice_bridge.simulator.console import Console
+from voice_bridge.simulator.kinds import KINDS
+from voice_bridge.simulator.terminal import Screen, lines
+
+_KEEP = 200  # frames each session remembers: the prompt shows them as they pass
+
+
+class KindName(StrEnum):
+    """Which cloud is played."""
+
+    OFFICIAL = "official"
+    RELAY = "relay"
+
+
+def cloud(
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    kind: Annotated[KindName, typer.Option(help="The official cloud, or the relay people host.")] = KindName.OFFICIAL,
+    token: Annotated[str | None, typer.Option(help="Turn away bridges with any other token.")] = None,
+    frames: Annotated[bool, typer.Option("--frames", help="Show each frame that goes over the wire.")] = False,
+) -> None:
+    """Play the voice cloud on this machine: any bridge can dial it, and you call its tools.
+
+    With a pipe or a file on stdin it obeys the lines one by one, waits up to 60 s for a bridge, and ends with
+    status 1 when one of them failed.
+    """
+    if token == "":
+        typer.echo("voice-bridge cloud: --token is empty; give a word, or leave it out to let any bridge in", err=True)
+        raise typer.Exit(2)
+    raise typer.Exit(run_until_stopped(_serve(port, kind, token, frames)))
+
+
+async def _serve(port: int, kind: KindName, token: str | None, frames: bool) -> int:
+    interactive = sys.stdin.isatty()
+    screen = Screen(sys.stdout, prompting=interactive and sys.stdout.isatty())
+    console = Console(screen, interactive=interactive, frames=frames)
+    async with contextlib.AsyncExitStack() as stack:
+        here = VoiceCloud(KINDS[kind], port=port, token=token, keep=_KEEP, on_event=console.show)
+        try:
+            await stack.enter_async_context(here)
+        except OSError as error:
+            print(f"voice-bridge cloud: {_no_port(port, error)}", file=sys.stderr)
+            return 2
+        screen.say(f"The local voice cloud ({kind}) listens on {HOST}:{here.port}. Start a bridge in another terminal:")
+        screen.say(f"\n  {start_line(here.url)}\n")
+        screen.say("Waiting for a bridge. Type help for the commands.")
+        return 0 if await console.run(here, lines(sys.stdin)) or interactive else 1
+
+
+def start_line(url: str) -> str:
+    """What to paste into a shell to start a bridge on this address."""
+    script = "python bridge_connector.py" if Path("bridge_connector.py").is_file() else "voice-bridge run"
+    return f"$env:MCP_ENDPOINT='{url}'; {script}" if os.name == "nt" else f"MCP_ENDPOINT={url} {script}"
+
+
+def run_until_stopped(work: Coroutine[Any, Any, int]) -> int:
+    """Run to the end and return the exit status; Ctrl-C, SIGTERM or a closed terminal end it cleanly with status 0.
+
+    A second Ctrl-C does not cut the clean-up short, which is bounded by the work itself.
+    """
+    try:
+        return asyncio.run(_stoppable(work))
+    except KeyboardInterrupt:  # where the loop cannot watch signals, on Windows
+        return 0
+
+
+async def _stoppable(work: Coroutine[Any, Any, int]) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            task.cancel()
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # One that was ignored from the start stays ignored: that is what nohup asks for.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, stop)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if stopped:
+            return 0
+        raise
+
+
+def _no_port(port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {HOST} is in use: choose another with --port, or leave it out to get a free one"
+    if error.errno == errno.EACCES:
+        return f"port {port} is reserved for the system: choose one above 1023 with --port"
+    return f"port {port} on {HOST} cannot be opened: {error.strerror or error}"

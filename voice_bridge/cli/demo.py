@@ -1,0 +1,251 @@
+"""`voice-bridge demo`: the whole voice path on this machine, with no token and no network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from voice_bridge.cli.cloud import run_until_stopped
+from voice_bridge.errors import ConfigError
+from voice_bridge.simulator.cloud import HOST, VoiceCloud
+from voice_bridge.simulator.console import Console
+from voice_bridge.simulator.kinds import OFFICIAL
+from voice_bridge.simulator.messages import NoAnswer, Reply, SessionError, Tool
+from voice_bridge.simulator.process import BridgeEnded, BridgeProcess
+from voice_bridge.simulator.session import Session
+from voice_bridge.simulator.terminal import Screen, lines
+from voice_bridge.simulator.wording import count, describe_reply, describe_server, milliseconds, shorten
+
+DIAL_WITHIN = 30.0
+CALL_WITHIN = 15.0
+# A server that is slow to start announces its tools late: so long a needed one is waited for, and any other.
+NEEDED_WITHIN, WANTED_WITHIN = 20.0, 5.0
+_STAND_IN = "ws://127.0.0.1:9/demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What somebody asks the device, the tool call it comes to, and what the answer must hold."""
+
+    words: str
+    tool: str
+    arguments: dict[str, str]
+    expected: str
+    needed: bool = False
+
+
+QUESTIONS = (
+    Question("What is 1004 times 328?", "calculate", {"expression": "1004 * 328"}, r"\b329312\b", needed=True),
+    Question("What time is it in Singapore?", "get_datetime", {"timezone": "Asia/Singapore"}, r"\d"),
+    Question("Give me a fresh identifier.", "get_uuid", {}, r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
+)
+
+
+class DemoFailed(Exception):
+    """The demonstration did not come to its end; the sentence says why."""
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End after the calls, with status 1 if one failed.")] = False,
+) -> None:
+    """Start a local cloud and the bridge, play the voice path with real calls, then stay at a prompt.
+
+    Without a terminal on stdin it ends after the calls, as with --once.
+    """
+    # The settings are looked at as the bridge will see them; a real address must not reach it by mistake.
+    os.environ["MCP_ENDPOINT"] = _STAND_IN
+    settings, note = _settings()
+    if note:
+        typer.echo(note)
+    command = [sys.executable, "-m", "voice_bridge", "run"]
+    stay = not once and sys.stdin.isatty()
+    raise typer.Exit(run_until_stopped(play(command, settings, stay=stay)))
+
+
+async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
+    """The demonstration with any bridge command; returns the exit status."""
+    screen = Screen(sys.stdout, prompting=stay and sys.stdout.isatty())
+    console = Console(screen, interactive=stay)
+    console.narrating = False
+    # An empty list is no reason for this cloud to hang up: on a slow machine the tools come late.
+    kind = replace(OFFICIAL, needs_tools=False, call_timeout=CALL_WITHIN)
+    async with VoiceCloud(kind, token=secrets.token_hex(8), keep=1000, on_event=console.show) as cloud:
+        screen.say(f"A voice cloud of our own listens on {HOST}:{cloud.port}.")
+        environment = {**os.environ, "MCP_ENDPOINT": cloud.url, "MCP_CONFIG": os.path.abspath(settings)}
+        bridge = BridgeProcess(command, environment)
+        failures, trouble = 0, ""
+        try:
+            async with bridge, asyncio.TaskGroup() as tasks:
+                screen.say(
+                    f"The bridge is started on it as process {bridge.pid}, with the servers of {_short(settings)}."
+                )
+                death = tasks.create_task(bridge.ended())
+                failures = await _voice_path(cloud, bridge, screen.say)
+                screen.say(
+                    f"\n{failures} of {count(len(QUESTIONS), 'question')} failed."
+                    if failures
+                    else _next_steps(settings)
+                )
+                if stay:
+                    screen.say("\nThe cloud stays for you to try things. Type help for the commands.")
+                    console.narrating = True
+                    await console.run(cloud, lines(sys.stdin))
+                death.cancel()
+        except* (BridgeEnded, DemoFailed, SessionError, OSError) as errors:
+            trouble = f"\nThe demonstration failed: {_first(errors)}."
+        if trouble:
+            screen.say(trouble)
+        if trouble or failures:
+            _show_log(bridge, screen.say)
+        return 1 if trouble or failures else 0
+
+
+async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[str], None]) -> int:
+    """Dialling, handshake, list, calls. Returns how many calls failed. Raises DemoFailed or SessionError."""
+    try:
+        session = await cloud.session(DIAL_WITHIN)
+    except NoAnswer:
+        raise DemoFailed(f"the bridge did not dial within {DIAL_WITHIN:g} s") from None
+    dialled_after = time.monotonic() - bridge.started_at
+    tools = await _tools_in_time(session)
+    say(f"It dialled after {dialled_after:.1f} s and says that it is {describe_server(session.server_info)}.")
+    for server in bridge.servers:
+        tally = "" if server.tools is None else count(server.tools, "tool")
+        say(f"  {server.name:<20} {tally:>8}   ready in {server.seconds:.2f} s")
+    say(
+        f"Together they offer {count(len(tools), 'tool')}: {', '.join(tool.spoken for tool in tools) or 'none at all'}."
+    )
+    return sum([not await _ask(session, question, say) for question in QUESTIONS])
+
+
+async def _tools_in_time(session: Session) -> list[Tool]:
+    """The tools, listed anew whenever the bridge announces a change while one of the questions lacks its tool."""
+    tools = await session.ready()
+    started_at = time.monotonic()
+    while missing := [question for question in QUESTIONS if _find(tools, question.tool) is None]:
+        patience = NEEDED_WITHIN if any(question.needed for question in missing) else WANTED_WITHIN
+        announced = len(session.notifications)
+        try:
+            await session.until(
+                lambda announced=announced: len(session.notifications) > announced,  # type: ignore[misc]
+                started_at + patience - time.monotonic(),
+                "no further tool was announced",
+            )
+        except NoAnswer:
+            break
+        tools = await session.list_tools()
+    return tools
+
+
+async def _ask(session: Session, question: Question, say: Callable[[str], None]) -> bool:
+    """Put one question to the bridge; True unless it failed. An absent tool is a failure only where it is needed."""
+    say(f"\n“{question.words}”")
+    tool = _find(session.tools, question.tool)
+    if tool is None:
+        say(f"  no server offers {question.tool}" + (", which this needs" if question.needed else ": skipped"))
+        return not question.needed
+    asked = f"  {tool.spoken}({', '.join(f'{key}={json.dumps(value)}' for key, value in question.arguments.items())})"
+    try:
+        reply = await session.call(tool.name, dict(question.arguments))
+    except NoAnswer as error:
+        say(f"{asked}\n  failed: {error}")
+        return False
+    if reply.ok and re.search(question.expected, reply.text):
+        say(f"{asked}  →  {spoken(reply)}   {milliseconds(reply.milliseconds)}")
+        return True
+    say(f"{asked}\n  failed: {describe_reply(reply)}")
+    return False
+
+
+def spoken(reply: Reply) -> str:
+    """The heart of an answer, as a device would say it: of JSON the value that says it all, where it is plain."""
+    try:
+        data: Any = json.loads(reply.text)
+    except ValueError:
+        return shorten(reply.text)
+    while isinstance(data, (dict, list)) and data:
+        if isinstance(data, dict):
+            data = next(
+                (data[key] for key in ("value", "result", "datetime") if key in data), next(iter(data.values()))
+            )
+        else:
+            data = data[0]
+    return str(data)
+
+
+def _find(tools: Sequence[Tool], name: str) -> Tool | None:
+    """The tool of that name, also where the bridge put its server's name in front."""
+    by_name = {tool.name: tool for tool in tools}
+    prefixed = (tool for tool in tools if tool.name.endswith(f"_{name}"))
+    return by_name.get(name) or next(prefixed, None)
+
+
+def _settings() -> tuple[Path, str]:
+    """Whose servers are shown, and a remark where one is due.
+
+    Those of $MCP_CONFIG, else of the working directory, else the shipped ones; the shipped ones too where a settings
+    file names addresses of its own, because the bridge would dial those.
+    """
+    from voice_bridge.config import find, load, shipped_settings  # here, because it loads pydantic
+
+    own = find(None)
+    if own is None:
+        return shipped_settings(), ""
+    try:
+        endpoints = load(own).endpoints.values()
+    except ConfigError:
+        return own, ""  # the bridge says what is wrong with it
+    abroad = [endpoint.name for endpoint in endpoints if endpoint.url != _STAND_IN and not endpoint.disabled]
+    if not abroad:
+        return own, ""
+    return shipped_settings(), (
+        f"{own} has addresses of its own ({', '.join(abroad)}), which a demonstration must not dial: "
+        "it shows the servers that come with the bridge instead."
+    )
+
+
+def _short(path: Path) -> str:
+    with suppress(ValueError):
+        return str(path.absolute().relative_to(Path.cwd()))
+    return str(path)
+
+
+def _next_steps(settings: Path) -> str:
+    script = "python bridge_connector.py" if Path("bridge_connector.py").is_file() else "voice-bridge run"
+    own = Path("mcp_settings.json")
+    servers = f"Servers are added in {_short(settings)}."
+    if settings != own and not os.environ.get("MCP_CONFIG"):
+        servers = f"Servers of your own go into {own}: `voice-bridge init` writes one to start from."
+    return f"""
+That was the whole path, without a token. For your own device, paste the address that its console shows:
+
+  MCP_ENDPOINT='wss://…' {script}
+
+(or put MCP_ENDPOINT=… into a file called .env). The address holds your token: keep it to yourself.
+{servers}"""
+
+
+def _show_log(bridge: BridgeProcess, say: Callable[[str], None]) -> None:
+    if bridge.last_lines:
+        say("The bridge's last words:\n" + "\n".join(f"  {line}" for line in bridge.last_lines))
+    else:
+        say("The bridge said nothing.")
+
+
+def _first(errors: BaseExceptionGroup[Exception]) -> str:
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)

@@ -1,0 +1,78 @@
+"""What happens at the cloud, as it is told to whoever watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from websockets.datastructures import Headers
+
+from voice_bridge.simulator.messages import Dropped, Frame
+from voice_bridge.simulator.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One handshake a bridge tried. `at` is `time.monotonic()`; the path is kept without its query."""
+
+    at: float
+    path: str
+    headers: Headers
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A bridge has connected."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The handshake is through and the tools are known."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handshake did not go as it should; the sentence says how."""
+
+    session: Session
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A connection has ended."""
+
+    session: Session
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A handshake was turned down."""
+
+    attempt: Attempt
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """A frame went over the wire."""
+
+    session: Session
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """The bridge sent something this cloud does not use."""
+
+    session: Session
+    dropped: Dropped
+
+
+Event = Opened | Ready | Failed | Closed | Rejected | Framed | Ignored
