@@ -1,0 +1,203 @@
+"""The merged lists a client sees: which server owns which name, and what the client is told about it.
+
+Names (DESIGN §4): as the server gives them when nothing clashes. Characters outside `[A-Za-z0-9_-]` and lengths over
+64 are mapped, and two names never become one. A clash goes to the server that comes first in the settings file, the
+others become `server__tool`. The outcome depends on the file and the tools, never on who started first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from msgspec import Raw
+
+from voice_bridge import jsonrpc
+from voice_bridge.config import ToolRules
+from voice_bridge.log import LOG
+
+LONGEST_NAME = 64
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_RULES = ToolRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one server offers, as it wrote it: raw JSON objects in its own order."""
+
+    server: str
+    name: str
+    rules: ToolRules = _NO_RULES
+    tools: Sequence[bytes] = ()
+    prompts: Sequence[bytes] = ()
+    resources: Sequence[bytes] = ()
+    templates: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One exposed tool or prompt: its owner, the owner's own name for it, and the JSON a client gets."""
+
+    server: str
+    original: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Everything one view of the servers shows."""
+
+    tools: Mapping[str, Entry] = field(default_factory=dict)
+    prompts: Mapping[str, Entry] = field(default_factory=dict)
+    resources: Mapping[str, Entry] = field(default_factory=dict)
+    templates: Mapping[str, Entry] = field(default_factory=dict)
+
+    def listing(self, kind: str) -> bytes:
+        """The members of a list result of that kind, without braces."""
+        member = b'"resourceTemplates":[' if kind == "templates" else b'"' + kind.encode() + b'":['
+        entries: Mapping[str, Entry] = getattr(self, kind)
+        return member + b",".join(entry.raw for entry in entries.values()) + b"]"
+
+    def owner_of_uri(self, uri: str) -> str | None:
+        """The server that answers for a resource: by its list, by a template, or the only one with that scheme."""
+        if uri in self.resources:
+            return self.resources[uri].server
+        for template, entry in self.templates.items():
+            if _template_pattern(template).fullmatch(uri):
+                return entry.server
+        scheme = uri.partition(":")[0] + ":"
+        known = [*self.resources.items(), *self.templates.items()]
+        owners = {entry.server for own, entry in known if own.startswith(scheme)}
+        return owners.pop() if len(owners) == 1 else None
+
+
+def merge(offers: Sequence[Offer], pinned: Catalog | None = None) -> Catalog:
+    """One catalog of all offers, in the order of the settings file.
+
+    A name that `pinned` announced keeps its owner as long as that owner still offers the tool.
+    """
+    tools = [(offer, original, raw) for offer in offers for original, raw in _chosen(offer)]
+    prompts = [(offer, name, raw) for offer in offers for name, raw in _named(offer.prompts, offer.name, "prompt")]
+    return Catalog(
+        tools=_expose(tools, pinned.tools if pinned else {}),
+        prompts=_expose(prompts, pinned.prompts if pinned else {}),
+        resources=_by_uri(offers, "resources", "uri"),
+        templates=_by_uri(offers, "templates", "uriTemplate"),
+    )
+
+
+def _named(entries: Iterable[bytes], server: str, kind: str) -> Iterable[tuple[str, bytes]]:
+    """Entries with their names; an odd one is left out and never costs the rest of the list."""
+    seen: set[str] = set()
+    for raw in entries:
+        name = jsonrpc.load(jsonrpc.members(raw).get("name", b"null"))
+        if not isinstance(name, str):
+            LOG.warning("%s: left out a %s that has no name: %.80s", server, kind, raw.decode("utf-8", "replace"))
+        elif name in seen:
+            LOG.warning("%s: left out a second %s called %r", server, kind, name)
+        else:
+            seen.add(name)
+            yield name, raw
+
+
+def _chosen(offer: Offer) -> Iterable[tuple[str, bytes]]:
+    rules = offer.rules
+    for name, raw in _named(offer.tools, offer.name, "tool"):
+        if not any(fnmatchcase(name, glob) for glob in rules.include):
+            continue
+        if any(fnmatchcase(name, glob) for glob in rules.exclude):
+            continue
+        yield name, _completed(raw, rules.describe.get(name))
+
+
+def _completed(raw: bytes, description: str | None) -> bytes:
+    """The tool as the server wrote it, unless the owner describes it anew or its schema is not an object."""
+    members = jsonrpc.members(raw)
+    changed = False
+    if description is not None:
+        members["description"], changed = Raw(jsonrpc.dump(description)), True
+    if not bytes(members.get("inputSchema", b"")).lstrip().startswith(b"{"):
+        members["inputSchema"], changed = Raw(b'{"type":"object"}'), True
+    return jsonrpc.dump(members) if changed else raw
+
+
+def _expose(wanted: Sequence[tuple[Offer, str, bytes]], pinned: Mapping[str, Entry]) -> dict[str, Entry]:
+    """A distinct legal name for each item. Names that are legal as they are go first, so no mapped one takes theirs."""
+    names: dict[tuple[str, str], str] = {}
+    taken: set[str] = set()
+    offered = {(offer.server, original) for offer, original, _ in wanted}
+    for name, entry in pinned.items():
+        if (entry.server, entry.original) in offered:
+            names[entry.server, entry.original] = name
+            taken.add(name)
+    for exact in (True, False):
+        for offer, original, _ in wanted:
+            wish = offer.rules.rename.get(original, original)
+            if (offer.server, original) not in names and bool(_LEGAL.fullmatch(wish)) is exact:
+                name = _free_name(wish, offer.name, original, taken)
+                names[offer.server, original] = name
+                taken.add(name)
+    return {
+        (name := names[offer.server, original]): Entry(offer.server, original, _renamed(raw, original, name))
+        for offer, original, raw in wanted
+    }
+
+
+def _free_name(wish: str, server: str, original: str, taken: set[str]) -> str:
+    plain = legal_name(wish)
+    if plain not in taken:
+        return plain
+    prefixed = legal_name(f"{server}__{wish}")
+    if prefixed not in taken:
+        return prefixed
+    salt = 0
+    while (name := _cut(prefixed, f"{server}\0{original}\0{salt}")) in taken:
+        salt += 1
+    return name
+
+
+def legal_name(name: str) -> str:
+    """The name in the alphabet that language models' APIs accept: `^[A-Za-z0-9_-]{1,64}$`."""
+    mapped = _ILLEGAL.sub("_", name)
+    if not mapped.strip("_-"):
+        return _cut("tool", name)
+    return mapped if len(mapped) <= LONGEST_NAME else _cut(mapped, name)
+
+
+def _cut(name: str, told_apart_by: str) -> str:
+    digest = hashlib.sha256(told_apart_by.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: LONGEST_NAME - 9]}_{digest}"
+
+
+def _renamed(raw: bytes, original: str, name: str) -> bytes:
+    if name == original:
+        return raw
+    members = jsonrpc.members(raw)
+    members["name"] = Raw(jsonrpc.dump(name))
+    return jsonrpc.dump(members)
+
+
+def _by_uri(offers: Sequence[Offer], kind: str, key: str) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for offer in offers:
+        for raw in getattr(offer, kind):
+            uri = jsonrpc.load(jsonrpc.members(raw).get(key, b"null"))
+            if isinstance(uri, str) and uri not in found:
+                found[uri] = Entry(offer.server, uri, raw)
+    return found
+
+
+def _template_pattern(template: str) -> re.Pattern[str]:
+    """What an RFC 6570 template can expand to, loosely: `{+x}` and `{#x}` may hold slashes, others may not."""
+    parts = re.split(r"(\{[^{}]*\})", template)
+    return re.compile("".join(_part_pattern(part) for part in parts))
+
+
+def _part_pattern(part: str) -> str:
+    if not part.startswith("{"):
+        return re.escape(part)
+    return ".*" if part[1:2] in "+#/?&;." else "[^/]*"

@@ -1,0 +1,123 @@
+"""What the end of a connection means. Pure: an exception in, a verdict out."""
+
+from __future__ import annotations
+
+import email.utils
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from websockets import exceptions as ws
+from websockets.datastructures import Headers
+
+Kind = Literal["rejected", "transient", "replaced", "too_large"]
+RENEW = "copy a new token from the console into MCP_ENDPOINT"
+_CLOSE_WORDS = {
+    1000: "the cloud closed the connection",
+    1001: "the cloud is going away",
+    1006: "the connection broke without a goodbye",
+    1009: "the cloud refused a message as too large",
+    1011: "the cloud met an internal error",
+    1012: "the cloud is restarting",
+    1013: "the cloud is overloaded",
+    4004: "the cloud closed with its catch-all code: a handshake without answer, idleness, or too many connections",
+}
+_STATUS_WORDS = {
+    404: "there is nothing at that address; check the endpoint's URL",
+    407: "the proxy wants a login; put it into the proxy variable as http://user:password@host:port",
+    429: "the cloud says: too many connections",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a connection ended, for the log, and how patient the next try must be. `retry_after` is seconds."""
+
+    kind: Kind
+    text: str
+    code: int | None = None
+    retry_after: float | None = None
+
+
+def judge(error: BaseException, *, greeted: bool = False) -> Verdict:
+    """The verdict on a failed dial or an ended connection. `greeted` says whether its handshake was complete."""
+    if isinstance(error, ws.ConnectionClosed):
+        return _closed(error, greeted)
+    if isinstance(error, ws.InvalidStatus):
+        return _status(error.response.status_code, error.response.headers)
+    if isinstance(error, ws.ProxyError):
+        return _proxy(error)
+    if isinstance(error, ImportError):
+        return Verdict(
+            "transient", "the proxy is a SOCKS proxy; install its support: pip install python-socks[asyncio]"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"the cloud's certificate is not trusted: {error.verify_message}"
+        return Verdict("transient", f"{text}; for a private authority set caFile, else check this machine's clock")
+    if isinstance(error, ssl.SSLError):
+        return Verdict("transient", f"no TLS connection: {error.reason or 'the other side does not speak TLS'}")
+    if isinstance(error, socket.gaierror):
+        return Verdict("transient", "the cloud's name cannot be resolved; is this machine online?")
+    if isinstance(error, TimeoutError):
+        return Verdict("transient", "the cloud did not answer in time")
+    if isinstance(error, ws.InvalidHandshake | ws.InvalidMessage | EOFError):
+        return Verdict("transient", "what answers there does not speak WebSocket")
+    if isinstance(error, OSError):
+        return Verdict("transient", f"no connection: {error.strerror or _first_words(error)}")
+    return Verdict("transient", f"no connection ({type(error).__name__})")
+
+
+def _closed(error: ws.ConnectionClosed, greeted: bool) -> Verdict:
+    frame = error.rcvd
+    if frame is None:
+        mine = error.sent
+        if mine is not None and mine.code == 1009:
+            return Verdict("transient", "the cloud sent a message over the limit (bridge.maxMessageBytes)", 1009)
+        return Verdict("transient", _CLOSE_WORDS[1006], 1006)
+    said = f' ("{frame.reason[:120]}")' if frame.reason else ""
+    words = _CLOSE_WORDS.get(frame.code, "the cloud closed the connection") + said
+    if frame.code in (4001, 4003, 4401, 4403) or (frame.code in (1008, 3000, 3003) and not greeted):
+        return Verdict("rejected", f"the cloud refused the token{said}; {RENEW}", frame.code)
+    if frame.code == 1009:
+        return Verdict("too_large", words, 1009)
+    if frame.code == 1000 and greeted:
+        return Verdict("replaced", words, 1000)
+    return Verdict("transient", words, frame.code)
+
+
+def _status(code: int, headers: Headers) -> Verdict:
+    after = retry_after(headers.get("Retry-After"), time.time())
+    if code in (401, 403):
+        return Verdict("rejected", f"the cloud refused the token (HTTP {code}); {RENEW}", code, after)
+    if code in (404, 410):
+        return Verdict("rejected", f"{_STATUS_WORDS[404]} (HTTP {code})", code, after)
+    words = _STATUS_WORDS.get(code, "the cloud is in trouble" if code >= 500 else "the cloud refused the connection")
+    return Verdict("transient", f"{words} (HTTP {code})", code, after)
+
+
+def _proxy(error: ws.ProxyError) -> Verdict:
+    if isinstance(error, ws.InvalidProxyStatus):
+        code = error.response.status_code
+        return Verdict("transient", _STATUS_WORDS.get(code, "the proxy refused to connect") + f" (HTTP {code})", code)
+    return Verdict("transient", "the proxy could not be used; check HTTPS_PROXY and NO_PROXY")
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Seconds from a Retry-After header: a number or a date (RFC 9110 §10.2.3). None when absent or senseless."""
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def _first_words(error: BaseException) -> str:
+    """The beginning of an exception's text, which never reaches as far as an address with its token."""
+    inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+    text = getattr(inner, "strerror", None) or str(inner)
+    return str(text).partition("://")[0][:100] or type(inner).__name__

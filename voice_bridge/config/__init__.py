@@ -1,0 +1,24 @@
+"""The settings: from a file, the environment and the command line to what shall run."""
+
+from voice_bridge.config.loader import find, is_script, load, load_script, select, shipped_settings
+from voice_bridge.config.models import (
+    BridgeSettings,
+    EndpointSettings,
+    ServerSettings,
+    Settings,
+    ToolRules,
+)
+
+__all__ = [
+    "BridgeSettings",
+    "EndpointSettings",
+    "ServerSettings",
+    "Settings",
+    "ToolRules",
+    "find",
+    "is_script",
+    "load",
+    "load_script",
+    "select",
+    "shipped_settings",
+]

@@ -1,0 +1,118 @@
+"""The bytes of a settings file as JSON: encodings, comments, trailing commas, and where a mistake stands."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from voice_bridge.errors import ConfigError
+
+_JSON5_PLACE = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+def read_text(path: Path) -> str:
+    """The file's text: UTF-8 or UTF-16 (as PowerShell's `>` writes it), with or without a byte-order mark.
+
+    Raises ConfigError when the file is missing, unreadable or in another encoding.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; `voice-bridge init` writes a starter") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return _decoded(path, data[len(bom) :], encoding)
+    if data[1:2] == b"\0":
+        return _decoded(path, data, "utf-16-le")
+    return _decoded(path, data, "utf-16-be" if data[:1] == b"\0" else "utf-8")
+
+
+def _decoded(path: Path, data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}: byte {error.start} is not {encoding.upper()}; save it as UTF-8") from None
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """The JSON object in the text. Comments and trailing commas are allowed (JSON5).
+
+    Raises ConfigError that names file, line and column; a key written twice in one object is an error too, because
+    JSON readers keep only one of them.
+    """
+    if not text.strip():
+        raise ConfigError(f'{path}:1:1: the file is empty; write at least {{"mcpServers": {{}}}}')
+    try:
+        value = json.loads(text, object_pairs_hook=_without_duplicates)
+    except json.JSONDecodeError:
+        value = _parse_json5(path, text)
+    except _DuplicateKey as duplicate:
+        raise _duplicate(path, text, duplicate.key) from None
+    except RecursionError:
+        raise ConfigError(f"{path}: the file is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}:1:1: expected an object in braces, found {type(value).__name__}")
+    return value
+
+
+class _DuplicateKey(Exception):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _without_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _DuplicateKey(key)
+        made[key] = value
+    return made
+
+
+def _parse_json5(path: Path, text: str) -> Any:
+    import json5  # slow to import, and most files are plain JSON
+
+    try:
+        return json5.loads(text, object_pairs_hook=_without_duplicates)
+    except _DuplicateKey as duplicate:
+        raise _duplicate(path, text, duplicate.key) from None
+    except RecursionError:
+        raise ConfigError(f"{path}: the file is nested too deeply") from None
+    except ValueError as error:
+        place = _JSON5_PLACE.search(str(error))
+        if place is None:
+            raise ConfigError(f"{path}:1:1: not JSON: {error}") from None
+        line, what, column = place.groups()
+        what = what.replace("\n", "\\n")
+        raise ConfigError(f"{path}:{line}:{column}: not JSON: {what[0].lower() + what[1:]}") from None
+
+
+def _duplicate(path: Path, text: str, key: str) -> ConfigError:
+    places = list(re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text))
+    offset = places[1].start() if len(places) > 1 else 0
+    return ConfigError(f'{path}:{_place(text, offset)}: the key "{key}" stands twice in one object; keep one of them')
+
+
+def _place(text: str, offset: int) -> str:
+    line = text.count("\n", 0, offset) + 1
+    return f"{line}:{offset - (text.rfind(chr(10), 0, offset) + 1) + 1}"
+
+
+def place_of(text: str, *keys: str) -> str:
+    """`line:column` of a nested key in the text, as near as it can be found."""
+    offset = 0
+    for key in keys:
+        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, offset)
+        if found is None:
+            break
+        offset = found.start()
+    return _place(text, offset)

@@ -1,0 +1,93 @@
+"""One MCP client as the router sees it: a cloud's connection, or a caller in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from voice_bridge.catalog import Catalog
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class Send(NamedTuple):
+    """One message to a client or a server. Empty data asks a client's link to redial, so that it reads the lists."""
+
+    to: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a client may see and how it is to be treated. `servers` are keys in the order of the settings file."""
+
+    name: str
+    servers: tuple[str, ...]
+    call_timeout: float = 60.0
+    max_result_bytes: int | None = None
+    redial_on_change: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An open `subscriptions/listen` of a client: the request's raw id and what it wants to hear of."""
+
+    id: bytes
+    methods: frozenset[str]
+    uris: frozenset[str]
+
+
+@dataclass(slots=True)
+class Client:
+    """A connection. `announced` is the catalog it was last shown; names in it keep their owners."""
+
+    key: str
+    view: View
+    initialized: bool = False
+    modern: bool = False
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    log_level: int = 0
+    catalog: Catalog | None = None
+    announced: Catalog | None = None
+    notified: Catalog | None = None
+    listens: dict[bytes, Listen] = field(default_factory=dict)
+
+
+class Call:
+    """A client's request that a server owes an answer to."""
+
+    __slots__ = ("client", "deadline", "hard_deadline", "id", "method", "server", "timeout", "token", "tool")
+
+    def __init__(
+        self, client: Client, id_: bytes, server: str, method: str, tool: str, now: float, timeout: float,
+        token: bytes | None,
+    ) -> None:  # fmt: skip
+        self.client, self.id, self.server, self.method, self.tool = client, id_, server, method, tool
+        self.timeout, self.token = timeout, token
+        self.deadline = now + timeout
+        self.hard_deadline = now + timeout * PROGRESS_EXTENDS_UP_TO
+
+
+PROGRESS_EXTENDS_UP_TO: Final = 10
+
+
+@dataclass(slots=True)
+class Held:
+    """A client's list request that waits for servers that are about to be ready."""
+
+    client: Client
+    id: bytes
+    kind: str
+    deadline: float
+
+
+@dataclass(slots=True)
+class Asked:
+    """A server's request (sampling, elicitation, roots) that a client owes an answer to."""
+
+    server: str
+    id: bytes
+    client: Client
+    token: bytes | None
+    deadline: float

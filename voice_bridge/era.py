@@ -1,0 +1,105 @@
+"""The two eras of MCP on the wire, and what a message needs to cross from one to the other.
+
+Until 2025-11-25 a session begins with `initialize`. From 2026-07-28 on there is none: every request carries its
+protocol version and the client's capabilities in `params._meta`, results carry `resultType`, and a client learns of
+changes through `subscriptions/listen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Raw
+
+from voice_bridge import __version__, jsonrpc
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+MODERN: Final = "2026-07-28"
+
+_PREFIX = "io.modelcontextprotocol/"
+VERSION_KEY: Final = _PREFIX + "protocolVersion"
+SUBSCRIPTION_KEY: Final = _PREFIX + "subscriptionId"
+CAPABILITIES: Final[Mapping[str, object]] = {"sampling": {}, "elicitation": {}, "roots": {}}
+INFO: Final = {"name": "mcp-voice-bridge", "version": __version__}
+_VERSION_MEMBER = jsonrpc.dump(VERSION_KEY)
+_OUR_ENVELOPE: Final = {
+    VERSION_KEY: Raw(jsonrpc.dump(MODERN)),
+    _PREFIX + "clientInfo": Raw(jsonrpc.dump(INFO)),
+    _PREFIX + "clientCapabilities": Raw(b"{}"),
+}
+_SERVER_INFO_META = b'"_meta":' + jsonrpc.dump({_PREFIX + "serverInfo": INFO})
+COMPLETE: Final = b'"resultType":"complete"'
+_UNCACHED: Final = b'"ttlMs":0,"cacheScope":"private"'
+LISTED_MEMBERS: Final = COMPLETE + b"," + _UNCACHED + b"," + _SERVER_INFO_META
+
+
+def version_of(params: bytes | Raw) -> str | None:
+    """The protocol version in a request's envelope; None for a request of the older era."""
+    if _VERSION_MEMBER not in bytes(params):
+        return None
+    version = jsonrpc.load(jsonrpc.members(jsonrpc.members(params).get("_meta", b"")).get(VERSION_KEY, b"null"))
+    return version if isinstance(version, str) else None
+
+
+def enveloped(params: bytes | Raw) -> bytes:
+    """The params of an older client's request, fit for a server of the new era."""
+    members = jsonrpc.members(params)
+    meta = {**jsonrpc.members(members.get("_meta", b"")), **_OUR_ENVELOPE}
+    members["_meta"] = Raw(jsonrpc.dump(meta))
+    return jsonrpc.dump(members)
+
+
+def completed(result: bytes | Raw, method: str) -> bytes:
+    """The result of an older server, fit for a client of the new era; the server's own bytes stay as they are."""
+    raw = bytes(result).lstrip()
+    if not raw.startswith(b"{") or b'"resultType"' in raw[:200]:
+        return raw
+    extra = COMPLETE + (b"," + _UNCACHED if method == "resources/read" else b"")
+    rest = raw[1:].lstrip()
+    return b"{" + extra + (b"}" if rest == b"}" else b"," + rest)
+
+
+def discovered(capabilities: bytes, instructions: bytes) -> bytes:
+    """The result of `server/discover`: what we speak and offer."""
+    versions = jsonrpc.dump([MODERN])
+    return (
+        b"{" + LISTED_MEMBERS + b',"supportedVersions":' + versions + b',"capabilities":' + capabilities
+        + instructions + b"}"
+    )  # fmt: skip
+
+
+def stamped(params: bytes, subscription: bytes) -> bytes:
+    """The params of a notification, marked as belonging to a subscription (SEP-2575)."""
+    members = jsonrpc.members(params) if params else {}
+    meta = jsonrpc.members(members.get("_meta", b""))
+    meta[SUBSCRIPTION_KEY] = Raw(subscription)
+    members["_meta"] = Raw(jsonrpc.dump(meta))
+    return jsonrpc.dump(members)
+
+
+def with_token(params: bytes | Raw, token: bytes) -> bytes:
+    """The params with another progress token in `_meta`."""
+    members = jsonrpc.members(params)
+    meta = jsonrpc.members(members.get("_meta", b""))
+    meta["progressToken"] = Raw(token)
+    members["_meta"] = Raw(jsonrpc.dump(meta))
+    return jsonrpc.dump(members)
+
+
+NEEDS_INPUT: Final = "needs input that this client cannot give"
+
+
+def needs_input(result: bytes | Raw) -> bool:
+    """Whether a server of the new era answered with a question instead of a result (SEP-2322)."""
+    raw = bytes(result)
+    return b'"input_required"' in raw and jsonrpc.load(jsonrpc.members(raw).get("resultType", b"")) == "input_required"
+
+
+def progress_token(params: bytes | Raw) -> bytes | None:
+    """The raw progress token of a request's params, if it has one."""
+    if b'"progressToken"' not in bytes(params):
+        return None
+    token = jsonrpc.members(jsonrpc.members(params).get("_meta", b"")).get("progressToken")
+    return bytes(token) if token is not None and jsonrpc.valid_id(bytes(token)) else None

@@ -1,0 +1,233 @@
+"""One WebSocket to a cloud: dials for as long as it lives, and carries messages both ways while it is up."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+from voice_bridge import __version__
+from voice_bridge.backoff import Backoff
+from voice_bridge.closes import Verdict, judge
+from voice_bridge.config import BridgeSettings, EndpointSettings
+from voice_bridge.log import LOG, duration
+
+OPEN_TIMEOUT = 20.0
+CLOSE_TIMEOUT = 2.0
+REJECTED_PAUSE = 60.0
+REPLACED_PAUSE = 60.0
+REPLACEMENTS_UNTIL_WARNING = 3
+WRITE_STALLED = 60.0
+
+
+class Exchange(Protocol):
+    """Where a link's messages go; the bridge connects it to the hub."""
+
+    def opened(self, deliver: Callable[[bytes], None]) -> str:
+        """A connection is up; the key for it."""
+
+    def message(self, key: str, data: bytes) -> None:
+        """A frame arrived."""
+
+    def closed(self, key: str) -> None:
+        """The connection is gone."""
+
+
+@dataclass(slots=True)
+class LinkStatus:
+    """What a person wants to know of one link."""
+
+    name: str
+    connected: bool = False
+    reason: str = "not dialled yet"
+    dials: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+
+class Redial(Exception):
+    """The lists changed and the cloud reads them only on a new connection."""
+
+
+class Link:
+    """Keeps an endpoint connected. `run` returns only when it is cancelled."""
+
+    def __init__(self, name: str, endpoint: EndpointSettings, bridge: BridgeSettings, exchange: Exchange) -> None:
+        self.name, self.endpoint = name, endpoint
+        self.status = LinkStatus(name)
+        self._bridge, self._exchange = bridge, exchange
+        self._backoff = Backoff(bridge.min_backoff, bridge.max_backoff, bridge.stable_after)
+        self._replaced = 0
+        self._rejected = 0
+
+    async def run(self, ready: Callable[[], Awaitable[object]]) -> None:
+        """Dials once `ready` has returned, and again and again."""
+        await ready()
+        while True:
+            self.status.dials += 1
+            began = time.monotonic()
+            session = _Session(self, self._exchange)
+            try:
+                await session.carry()
+            except Redial:
+                LOG.info("%s: the tools changed; dialling anew so that the cloud reads them", self.name)
+                self.status.connected = False
+                continue
+            except (OSError, EOFError, ImportError, ValueError, websockets.WebSocketException) as error:
+                verdict = judge(error, greeted=session.greeted)
+            lived = time.monotonic() - began if session.up else None
+            delay = self._delay(verdict, session, lived)
+            self._report(verdict, session, lived, delay)
+            await asyncio.sleep(delay)
+
+    def _delay(self, verdict: Verdict, session: _Session, lived: float | None) -> float:
+        if verdict.kind == "rejected":
+            self._rejected += 1
+            pause = min(self._bridge.max_backoff, REJECTED_PAUSE * 2.0 ** (self._rejected - 1))
+            return max(pause, verdict.retry_after or 0.0)
+        if session.greeted:
+            self._rejected = 0
+            delay = self._backoff.after_session(lived or 0.0)
+        else:
+            delay = self._backoff.after_failure()
+        brief = lived is not None and lived < self._bridge.stable_after
+        self._replaced = self._replaced + 1 if verdict.kind == "replaced" and brief else 0
+        if self._replaced >= REPLACEMENTS_UNTIL_WARNING:
+            delay = max(delay, REPLACED_PAUSE)
+        return max(delay, min(verdict.retry_after or 0.0, self._bridge.max_backoff))
+
+    def _report(self, verdict: Verdict, session: _Session, lived: float | None, delay: float) -> None:
+        text = verdict.text
+        if verdict.kind == "too_large":
+            text += f"; the largest was {session.largest_sent:,} bytes: set maxResultBytes for this endpoint"
+        if self._replaced >= REPLACEMENTS_UNTIL_WARNING:
+            text += "; again and again: another bridge seems to use this token"
+        self.status.connected, self.status.reason, self.status.since = False, text, time.monotonic()
+        what = "not connected"
+        if lived is not None:
+            code = f" with code {verdict.code}" if verdict.code is not None else ""
+            what = f"disconnected{code} after {duration(lived)}"
+        LOG.warning("%s: %s: %s; next try in %s", self.name, what, text, duration(delay))
+
+
+class _Session:
+    """One connection, from dialling to its end."""
+
+    def __init__(self, link: Link, exchange: Exchange) -> None:
+        self._link, self._exchange = link, exchange
+        self.up = False
+        self.greeted = False
+        self.largest_sent = 0
+        self._outgoing: deque[bytes] = deque()
+        self._outgoing_bytes = 0
+        self._wake = asyncio.Event()
+        self._received_at = 0.0
+        self._redial = False
+
+    async def carry(self) -> None:
+        """Connects and carries messages until the end.
+
+        Raises what ended it: an OSError or a websockets exception, or Redial.
+        """
+        link = self._link
+        connecting = connect(
+            link.endpoint.url,
+            additional_headers=dict(link.endpoint.headers),
+            user_agent_header=f"mcp-voice-bridge/{__version__}",
+            compression=None,
+            open_timeout=OPEN_TIMEOUT,
+            close_timeout=CLOSE_TIMEOUT,
+            ping_interval=None,  # see _keep_alive
+            max_size=link._bridge.max_message_bytes,
+            **_tls(link.endpoint),
+        )
+        async with connecting as connection:
+            self.up = True
+            self._received_at = time.monotonic()
+            key = self._exchange.opened(self._deliver)
+            LOG.info("%s: connected", link.name)
+            link.status.connected, link.status.reason, link.status.since = True, "", time.monotonic()
+            try:
+                await self._exchange_messages(connection, key)
+            finally:
+                self._exchange.closed(key)
+
+    async def _exchange_messages(self, connection: ClientConnection, key: str) -> None:
+        writer = asyncio.ensure_future(self._write(connection))
+        keeper = asyncio.ensure_future(self._keep_alive(connection))
+        try:
+            await self._read(connection, key)
+        finally:
+            writer.cancel()
+            keeper.cancel()
+            await asyncio.gather(writer, keeper, return_exceptions=True)
+        raise Redial
+
+    async def _read(self, connection: ClientConnection, key: str) -> None:
+        """Reads to the end of the connection; returns when the writer closed it for a redial."""
+        receive, message = connection.recv, self._exchange.message
+        try:
+            while True:
+                data = await receive(decode=False)
+                self._received_at = time.monotonic()
+                if not self.greeted:
+                    self.greeted = b'"initialize"' in data or b'"server/discover"' in data
+                message(key, data)
+        except websockets.ConnectionClosed:
+            if not self._redial:
+                raise
+
+    def _deliver(self, data: bytes) -> None:
+        self._outgoing.append(data)
+        self._outgoing_bytes += len(data)
+        self._wake.set()
+
+    async def _write(self, connection: ClientConnection) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._outgoing:
+                data = self._outgoing.popleft()
+                self._outgoing_bytes -= len(data)
+                if not data:
+                    self._redial = True
+                    await connection.close()
+                    return
+                self.largest_sent = max(self.largest_sent, len(data))
+                try:
+                    async with asyncio.timeout(WRITE_STALLED):
+                        await connection.send(data, text=True)
+                except TimeoutError:
+                    LOG.warning("%s: the cloud has read nothing for %.0f s", self._link.name, WRITE_STALLED)
+                    connection.transport.abort()
+                    return
+
+    async def _keep_alive(self, connection: ClientConnection) -> None:
+        """Aborts a connection that has gone silent. Anything received counts as life, not only pongs."""
+        bridge = self._link._bridge
+        while True:
+            asked_at = time.monotonic()
+            await asyncio.sleep(bridge.ping_interval)
+            if self._received_at > asked_at:
+                continue
+            asked_at = time.monotonic()
+            try:
+                async with asyncio.timeout(bridge.ping_timeout):
+                    await (await connection.ping())
+            except TimeoutError:
+                if self._received_at < asked_at:
+                    LOG.warning("%s: silent for %.0f s", self._link.name, time.monotonic() - self._received_at)
+                    connection.transport.abort()
+                    return
+
+
+def _tls(endpoint: EndpointSettings) -> dict[str, Any]:
+    if not endpoint.url.startswith("wss:") or endpoint.ca_file is None:
+        return {}
+    return {"ssl": ssl.create_default_context(cafile=str(endpoint.ca_file))}
