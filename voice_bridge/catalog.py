@@ -62,6 +62,23 @@ class Catalog:
         entries: Mapping[str, Entry] = getattr(self, kind)
         return member + b",".join(entry.raw for entry in entries.values()) + b"]"
 
+    def moves_a_name(self, later: Catalog) -> bool:
+        """Whether a later catalog gives a name shown here to another owner."""
+        return any(
+            name in after and (after[name].server, after[name].original) != (entry.server, entry.original)
+            for before, after in ((self.tools, later.tools), (self.prompts, later.prompts))
+            for name, entry in before.items()
+        )
+
+    def differences(self, earlier: Catalog) -> list[str]:
+        """The kinds of list in which this catalog differs from an earlier one; templates count as resources."""
+        if self is earlier:
+            return []
+        kinds = [kind for kind in ("tools", "prompts") if getattr(self, kind) != getattr(earlier, kind)]
+        if (self.resources, self.templates) != (earlier.resources, earlier.templates):
+            kinds.append("resources")
+        return kinds
+
     def owner_of_uri(self, uri: str) -> str | None:
         """The server that answers for a resource: by its list, by a template, or the only one with that scheme."""
         if uri in self.resources:

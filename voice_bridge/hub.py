@@ -102,7 +102,7 @@ class Hub:
     def started(self, key: str, session: Session) -> None:
         """Begins the handshake with a server that is up."""
         self._sessions[key] = session
-        self._carry_out(self.router.server_started(key, time.monotonic()))
+        self._carry_out(self.router.server_started(key))
 
     def received(self, key: str, line: bytes | Oversized) -> None:
         """Routes one message of a server."""

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from voice_bridge import era, jsonrpc
-from voice_bridge.downstream import LOG_LEVELS, Client, Listen, Send
+from voice_bridge.downstream import LOG_LEVELS, Client, Send
+from voice_bridge.subscriptions import add_subscriber, ask_level, drop_subscriber, listen, to
 from voice_bridge.upstream import Server
 
 if TYPE_CHECKING:
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 
 Params = bytes | Raw
 Answer = Callable[["Router", Client, bytes, Params, float], list[Send]]
-_CHANGE_NOTICES: Final = {
-    "toolsListChanged": "notifications/tools/list_changed",
-    "promptsListChanged": "notifications/prompts/list_changed",
-    "resourcesListChanged": "notifications/resources/list_changed",
-}
-
-
 _FEATURES: Final[Mapping[str, object]] = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
@@ -41,12 +35,8 @@ class _CallParams(msgspec.Struct, gc=False):
 _decode_call = msgspec.json.Decoder(_CallParams).decode
 
 
-def _to(client: Client, data: bytes) -> list[Send]:
-    return [Send(client.key, data)]
-
-
 def _invalid(client: Client, id_: bytes, text: str) -> list[Send]:
-    return _to(client, jsonrpc.error(id_, jsonrpc.INVALID_PARAMS, text))
+    return to(client, jsonrpc.error(id_, jsonrpc.INVALID_PARAMS, text))
 
 
 def _initialize(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
@@ -64,7 +54,7 @@ def _initialize(router: Router, client: Client, id_: bytes, params: Params, now:
         "serverInfo": era.INFO,
     }
     raw = jsonrpc.dump(answer)[:-1] + _instructions(router, client) + b"}"
-    return _to(client, jsonrpc.result(id_, raw))
+    return to(client, jsonrpc.result(id_, raw))
 
 
 def _discover(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
@@ -72,9 +62,9 @@ def _discover(router: Router, client: Client, id_: bytes, params: Params, now: f
     if version != era.MODERN:
         data = jsonrpc.dump({"supported": [era.MODERN], "requested": version})
         text = f"protocol version {version} is not supported here"
-        return _to(client, jsonrpc.error(id_, jsonrpc.UNSUPPORTED_VERSION, text, data))
+        return to(client, jsonrpc.error(id_, jsonrpc.UNSUPPORTED_VERSION, text, data))
     raw = era.discovered(_capabilities(router, client), _instructions(router, client))
-    return _to(client, jsonrpc.result(id_, raw))
+    return to(client, jsonrpc.result(id_, raw))
 
 
 def _capabilities(router: Router, client: Client) -> bytes:
@@ -92,7 +82,7 @@ def _instructions(router: Router, client: Client) -> bytes:
 
 
 def _ping(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
-    return _to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
+    return to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
 
 
 def _list(kind: str) -> Answer:
@@ -102,7 +92,7 @@ def _list(kind: str) -> Answer:
             return _invalid(client, id_, "unknown cursor: the whole list comes on one page")
         if router.hold(client, id_, kind, now):
             return []
-        return _to(client, listing(router, client, id_, kind))
+        return to(client, listing(router, client, id_, kind))
 
     return answer
 
@@ -173,7 +163,7 @@ def _owner_of(router: Router, client: Client, params: Params) -> Server | None:
 def _no_resource(client: Client, id_: bytes, params: Params) -> list[Send]:
     uri = bytes(jsonrpc.members(params).get("uri", b"null"))
     text = f"no server has a resource {uri.decode()}"
-    return _to(client, jsonrpc.error(id_, jsonrpc.RESOURCE_NOT_FOUND, text))
+    return to(client, jsonrpc.error(id_, jsonrpc.RESOURCE_NOT_FOUND, text))
 
 
 def _read_resource(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
@@ -189,7 +179,7 @@ def _subscribe(router: Router, client: Client, id_: bytes, params: Params, now: 
         return _no_resource(client, id_, params)
     uri = str(jsonrpc.load(jsonrpc.members(params)["uri"]))
     sends = add_subscriber(router, server, uri, client.key)
-    return sends + _to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
+    return sends + to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
 
 
 def _unsubscribe(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
@@ -200,47 +190,7 @@ def _unsubscribe(router: Router, client: Client, id_: bytes, params: Params, now
         if client.key in server.subscribers.get(uri, ())
         for send in drop_subscriber(router, server, uri, client.key)
     ]
-    return sends + _to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
-
-
-def add_subscriber(router: Router, server: Server, uri: str, key: str) -> list[Send]:
-    """Subscribes at the server when this is the first who asks for that resource."""
-    subscribers = server.subscribers.setdefault(uri, set())
-    first = not subscribers
-    subscribers.add(key)
-    if not first or server.state != "ready":
-        return []
-    if server.modern:
-        return router.ask(server, "subscriptions/listen", server.listen_params())
-    return router.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}))
-
-
-def drop_subscriber(router: Router, server: Server, uri: str, key: str) -> list[Send]:
-    """Unsubscribes at the server when this was the last who asked for that resource."""
-    subscribers = server.subscribers[uri]
-    subscribers.discard(key)
-    if subscribers:
-        return []
-    del server.subscribers[uri]
-    if server.state != "ready" or server.modern:
-        return []
-    return router.ask(server, "resources/unsubscribe", jsonrpc.dump({"uri": uri}))
-
-
-def resource_updated(router: Router, server: Server, params: Params) -> list[Send]:
-    """Tells those who subscribed, each in its own era's way."""
-    method = "notifications/resources/updated"
-    uri = jsonrpc.load(jsonrpc.members(params).get("uri", b"null"))
-    sends = []
-    for key in sorted(server.subscribers.get(uri, ())):
-        client = router.clients.get(key)
-        if client is None:
-            continue
-        if not client.modern:
-            sends.append(Send(key, jsonrpc.notification(method, bytes(params))))
-        heard = [listen for listen in client.listens.values() if uri in listen.uris]
-        sends += [Send(key, jsonrpc.notification(method, era.stamped(bytes(params), listen.id))) for listen in heard]
-    return sends
+    return sends + to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
 
 
 def _complete(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
@@ -268,101 +218,12 @@ def _set_level(router: Router, client: Client, id_: bytes, params: Params, now: 
     if level not in LOG_LEVELS:
         return _invalid(client, id_, f"unknown level; use one of {', '.join(LOG_LEVELS)}")
     client.log_level = LOG_LEVELS.index(level)
-    sends = [send for server in router.visible(client) for send in _level_of(router, server)]
-    return sends + _to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
-
-
-def _level_of(router: Router, server: Server) -> list[Send]:
-    """Asks the server for the most talkative level that one of its clients wants."""
-    if "logging" not in server.capabilities or server.modern or server.state != "ready":
-        return []
-    wanted = [client.log_level for client in router.clients.values() if server.key in client.view.servers]
-    level = LOG_LEVELS[min(wanted, default=0)]
-    return router.ask(server, "logging/setLevel", jsonrpc.dump({"level": level}))
-
-
-def restore(router: Router, server: Server) -> list[Send]:
-    """What a server that has just become ready must be told of its clients' wishes."""
-    if server.modern:
-        return router.ask(server, "subscriptions/listen", server.listen_params())
-    sends = [
-        send
-        for uri in server.subscribers
-        for send in router.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}))
-    ]
-    if any(client.log_level for client in router.clients.values() if server.key in client.view.servers):
-        sends += _level_of(router, server)
-    return sends
+    sends = [send for server in router.visible(client) for send in ask_level(router, server)]
+    return sends + to(client, jsonrpc.result(id_, jsonrpc.EMPTY))
 
 
 def _listen(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
-    """A subscription stays open until the client cancels it; its first message is the acknowledgement (SEP-2575)."""
-    wanted = jsonrpc.load(jsonrpc.members(params).get("notifications", b"{}"))
-    wanted = wanted if isinstance(wanted, dict) else {}
-    named = wanted.get("resourceSubscriptions")
-    uris = [uri for uri in named if isinstance(uri, str)] if isinstance(named, list) else []
-    honored: dict[str, object] = {key: True for key in _CHANGE_NOTICES if wanted.get(key) is True}
-    if uris:
-        honored["resourceSubscriptions"] = uris
-    methods = frozenset(_CHANGE_NOTICES[key] for key in honored if key in _CHANGE_NOTICES)
-    client.listens[jsonrpc.id_key(id_)] = Listen(id_, methods, frozenset(uris))
-    if client.notified is None:
-        client.notified = router.catalog_of(client)
-    acknowledged = era.stamped(jsonrpc.dump({"notifications": honored}), id_)
-    sends = _to(client, jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
-    for uri in uris:
-        owner = router.catalog_of(client).owner_of_uri(uri)
-        if owner is not None:
-            sends += add_subscriber(router, router.servers[owner], uri, client.key)
-    return sends
-
-
-def tell(client: Client, kind: str) -> list[Send]:
-    """The notice that a list changed, to those who want it."""
-    method = f"notifications/{kind}/list_changed"
-    if client.modern:
-        heard = [listen for listen in client.listens.values() if method in listen.methods]
-        notices = [jsonrpc.notification(method, era.stamped(b"", listen.id)) for listen in heard]
-        return [send for notice in notices for send in _to(client, notice)]
-    return _to(client, jsonrpc.notification(method)) if client.initialized else []
-
-
-def notified(router: Router, client: Client, method: str, params: Params) -> list[Send]:
-    """A notification of a client: cancellation and progress find their server, the rest is for us."""
-    if method == "notifications/cancelled":
-        return _cancelled(router, client, params)
-    if method == "notifications/progress":
-        members = jsonrpc.members(params)
-        found = router.asked_with_token(client, members.get("progressToken", Raw(b"null")))
-        if found is None:
-            return []
-        members["progressToken"] = Raw(found[1])
-        return [Send(found[0], jsonrpc.notification(method, jsonrpc.dump(members)))]
-    if method == "notifications/roots/list_changed":
-        notice = jsonrpc.notification(method)
-        servers = [server for server in router.visible(client) if server.state == "ready" and not server.modern]
-        return [Send(server.key, notice) for server in servers]
-    return []
-
-
-def _cancelled(router: Router, client: Client, params: Params) -> list[Send]:
-    members = jsonrpc.members(params)
-    raw_id = bytes(members.get("requestId", b"null"))
-    listen = client.listens.pop(jsonrpc.id_key(raw_id), None)
-    if listen is not None:
-        others = frozenset[str]().union(*(other.uris for other in client.listens.values()))
-        return [
-            send
-            for server in router.visible(client)
-            for uri in listen.uris - others
-            if client.key in server.subscribers.get(uri, ())
-            for send in drop_subscriber(router, server, uri, client.key)
-        ]
-    reason = jsonrpc.load(members.get("reason", b"null"))
-    calls = router.find_calls(client, raw_id)
-    if not calls:
-        return []
-    return router.withdraw(*calls[-1], reason if isinstance(reason, str) else "cancelled by the client")
+    return listen(router, client, id_, params)
 
 
 REQUESTS: Final[Mapping[str, Answer]] = {

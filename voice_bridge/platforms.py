@@ -8,13 +8,17 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from voice_bridge.errors import ServerError
 
+if TYPE_CHECKING:
+    import psutil
+
 T = TypeVar("T")
+_PR_SET_CHILD_SUBREAPER: Final = 36  # <linux/prctl.h>
 
 
 def resolve(command: str, path: str, cwd: Path) -> str:
@@ -45,55 +49,94 @@ def own_group() -> Mapping[str, Any]:
     return {"start_new_session": True}
 
 
+class Tree:
+    """Everything a child started: its process group, and what left the group but still descends from it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._strays: list[psutil.Process] = []
+        self._gone: type[Exception] = OSError
+
+    def look(self) -> None:
+        """Notes the descendants outside the group; once their parents are gone nobody could name them."""
+        import psutil
+
+        self._gone = psutil.Error
+        with contextlib.suppress(psutil.Error):
+            below = psutil.Process(self._pid).children(recursive=True)
+            self._strays = [process for process in below if not _in_group(process.pid, self._pid)]
+
+    def terminate(self) -> None:
+        """Asks all of it to end."""
+        self._signal("SIGTERM")
+
+    def kill(self) -> None:
+        """Ends all of it."""
+        self._signal("SIGKILL")
+
+    def lives(self) -> bool:
+        """Whether anything is left. Only to be asked when the leader itself has been waited for."""
+        _reap_group(self._pid, [process.pid for process in self._strays])
+        return _signal_group(self._pid, 0) or any(process.is_running() for process in self._strays)
+
+    def _signal(self, name: str) -> None:
+        _signal_group(self._pid, getattr(signal, name, signal.SIGTERM))
+        for process in self._strays:
+            with contextlib.suppress(self._gone):
+                process.kill() if name == "SIGKILL" else process.terminate()
+
+
 if sys.platform == "win32":
-    import psutil
 
-    def _tree(pid: int) -> Iterator[psutil.Process]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            leader = psutil.Process(pid)
-            yield from leader.children(recursive=True)
-            yield leader
+    def adopt_orphans() -> None:
+        """Nothing to do: Windows keeps no zombies."""
 
-    def _end_all(pid: int) -> None:
-        for process in list(_tree(pid)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+    def _in_group(pid: int, leader: int) -> bool:
+        return False
 
-    def terminate_group(pid: int) -> None:
-        """Asks the child's whole tree to end."""
-        _end_all(pid)
+    def _reap_group(leader: int, strays: Iterable[int]) -> None:
+        pass
 
-    def kill_group(pid: int) -> None:
-        """Ends the child's whole tree."""
-        _end_all(pid)
-
-    def group_lives(pid: int) -> bool:
-        """Whether anything of the child's tree is left."""
-        return any(True for _ in _tree(pid))
+    def _signal_group(leader: int, number: int) -> bool:
+        if number:
+            with contextlib.suppress(OSError):
+                os.kill(leader, signal.SIGTERM)
+        return False
 
 else:
 
-    def _signal_group(pid: int, number: int) -> bool:
+    def adopt_orphans() -> None:
+        """On Linux, makes this process the parent of its children's orphans, so that it can wait for them.
+
+        Without it a killed grandchild stays a zombie wherever process 1 does not reap, as in most containers.
+        """
+        if sys.platform == "linux":
+            import ctypes
+
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def _in_group(pid: int, leader: int) -> bool:
+        try:
+            return os.getpgid(pid) == leader
+        except ProcessLookupError:
+            return True
+
+    def _reap_group(leader: int, strays: Iterable[int]) -> None:
+        for target in (-leader, *strays):
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(target, os.WNOHANG) != (0, 0):
+                    pass
+
+    def _signal_group(leader: int, number: int) -> bool:
         # A group of our own would mean the child never got one: signalling it would end the bridge itself.
-        if pid <= 1 or pid == os.getpgrp():
+        if leader <= 1 or leader == os.getpgrp():
             return False
         try:
-            os.killpg(pid, number)
+            os.killpg(leader, number)
         except (ProcessLookupError, PermissionError):
             return False
         return True
-
-    def terminate_group(pid: int) -> None:
-        """Asks the child's whole group to end."""
-        _signal_group(pid, signal.SIGTERM)
-
-    def kill_group(pid: int) -> None:
-        """Ends the child's whole group."""
-        _signal_group(pid, signal.SIGKILL)
-
-    def group_lives(pid: int) -> bool:
-        """Whether anything of the child's group is left."""
-        return _signal_group(pid, 0)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -107,13 +150,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         elif sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
             # The default watcher of 3.11 keeps a thread for each child.
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
+    adopt_orphans()
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
 
 
 @contextlib.contextmanager
 def ending_signals(call: Callable[[], object]) -> Iterator[None]:
-    """Calls back on SIGINT, SIGTERM and SIGHUP's like while the block runs."""
+    """Calls back on SIGINT and SIGTERM while the block runs."""
     if sys.platform == "win32":
         loop = asyncio.get_running_loop()
         before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(call))

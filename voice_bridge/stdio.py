@@ -167,25 +167,29 @@ class Child(asyncio.SubprocessProtocol):
 
     async def stop(self) -> None:
         """Ends the child and everything it started."""
+        tree = platforms.Tree(self.pid)
+        tree.look()
         if self._stdin is not None:
             self._stdin.close()
-        await self._wait(GRACE)
-        for end in (platforms.terminate_group, platforms.kill_group):
-            if self._exited.done() and not platforms.group_lives(self.pid):
-                break
-            end(self.pid)
-            await self._wait(GRACE)
-            await self._group_gone(GRACE / 4)
+        await self._gone(tree, GRACE)
+        for end in (tree.terminate, tree.kill):
+            if not await self._gone(tree, 0):
+                end()
+                await self._gone(tree, GRACE)
         self._transport.close()
         self._end("was stopped")
 
-    async def _wait(self, seconds: float) -> None:
-        await asyncio.wait([self._exited], timeout=seconds)
-
-    async def _group_gone(self, seconds: float) -> None:
+    async def _gone(self, tree: platforms.Tree, seconds: float) -> bool:
+        """Waits for the process and then for the rest of its tree; True when all of it is gone."""
         deadline = time.monotonic() + seconds
-        while platforms.group_lives(self.pid) and time.monotonic() < deadline:
+        await asyncio.wait([self._exited], timeout=seconds)
+        if not self._exited.done():
+            return False
+        while tree.lives():
+            if time.monotonic() >= deadline:
+                return False
             await asyncio.sleep(0.02)
+        return True
 
     def _read_stderr(self, data: bytes) -> None:
         whole = self._stderr + data
