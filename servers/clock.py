@@ -1,4 +1,4 @@
-"""MCP server with one tool, `get_datetime`."""
+"""MCP server with one tool, `get_datetime`: what time it is, here and elsewhere, now and at another time."""
 
 from __future__ import annotations
 
@@ -9,54 +9,88 @@ if not __package__:  # run as a script: its own folder must not shadow other mod
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from datetime import datetime
-from typing import Annotated
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, NotRequired
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from servers.serving import serve
+from servers.serving import answer, serve
+from servers.zones.moments import parse
+from servers.zones.resolve import Zone, ZoneError, local, resolve
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class Moment(TypedDict):
     """The answer of `get_datetime`."""
 
-    datetime: str
+    datetime: Annotated[str, Field(description="ISO 8601 with offset")]
     date: str
     time: str
     weekday: str
     utc_offset: str
     timezone: str
+    converted_from: NotRequired[Annotated[str, Field(description="the time in `at`, with its zone")]]
+    note: NotRequired[str]
 
 
-def get_datetime(
-    timezone: Annotated[str | None, Field(description="IANA name such as Asia/Singapore; absent: local time")] = None,
-) -> Moment:
-    """Tell the current date, time and weekday, here or in another time zone."""
+def moment(timezone: str | None, at: str | None, at_timezone: str | None) -> Moment:
+    """Return now, or `at` in `at_timezone` (absent: this machine's zone), as a clock in `timezone` shows it.
+
+    Raises ZoneError.
+    """
+    zone = resolve(timezone) if timezone else local()
+    if not at:
+        return _shown(datetime.now(zone.tz), zone, zone.note)
+    given, source, note = parse(at, resolve(at_timezone) if at_timezone else local())
     try:
-        now = datetime.now(ZoneInfo(timezone)) if timezone else datetime.now().astimezone()
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ToolError(f"{timezone!r} is not a known time zone: send an IANA name such as Asia/Tokyo.") from None
-    return {
-        "datetime": now.isoformat(timespec="seconds"),
-        "date": now.strftime("%Y-%m-%d"),
-        "time": now.strftime("%H:%M:%S"),
-        "weekday": now.strftime("%A"),
-        "utc_offset": now.strftime("%z"),
-        "timezone": timezone or str(now.tzinfo),
+        answered = _shown(given.astimezone(zone.tz), zone, note)
+    except OverflowError:
+        raise ZoneError(f"{at!r} is outside of the years that can be converted.") from None
+    answered["converted_from"] = f"{given.replace(tzinfo=None).isoformat(' ', 'seconds')} {source.name}"
+    return answered
+
+
+def _shown(local_time: datetime, zone: Zone, note: str) -> Moment:
+    offset = local_time.strftime("%z")
+    shown: Moment = {
+        "datetime": local_time.isoformat(timespec="seconds"),
+        "date": local_time.date().isoformat(),
+        "time": local_time.time().isoformat(timespec="seconds"),
+        "weekday": WEEKDAYS[local_time.weekday()],
+        "utc_offset": f"{offset[:3]}:{offset[3:5]}",
+        "timezone": zone.name,
     }
+    if note:
+        shown["note"] = note
+    return shown
 
 
 def register(server: MCPServer) -> None:
     """Add `get_datetime` to `server`."""
-    server.add_tool(
-        get_datetime,
-        title="Date and time",
-        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
-    )
+
+    @server.tool(title="Date and time", annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+    def get_datetime(
+        timezone: Annotated[
+            str | None, Field(description="IANA name such as Asia/Singapore, city, country or UTC+8; absent: local")
+        ] = None,
+        at: Annotated[
+            str | None, Field(description="a time to convert instead of now: YYYY-MM-DD HH:MM, or HH:MM for today")
+        ] = None,
+        at_timezone: Annotated[str | None, Field(description="the zone that `at` is in; absent: local")] = None,
+    ) -> Annotated[CallToolResult, Moment]:
+        """Tell the date, time and weekday, now or at another time, here or anywhere in the world.
+
+        "What time is it in Tokyo?" is timezone="Asia/Tokyo". "When it is 3 pm in London, what time is it in Tokyo?" is
+        timezone="Asia/Tokyo", at="15:00", at_timezone="Europe/London". Tell the user what `note` says, if there is one.
+        """
+        try:
+            return answer(moment(timezone, at, at_timezone))
+        except ZoneError as error:
+            raise ToolError(str(error)) from None
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Time zones for `get_datetime`: by IANA name, offset, city, country or abbreviation."""

@@ -1,0 +1,180 @@
+"""Which zones a city, a country or an abbreviation means, from CLDR (babel) and the tz database's own tables.
+
+Nothing here is a list kept by hand: cities and countries are CLDR's names in five languages, what part of a country a
+zone covers and which zone covers most of it is told by the comments of the tz database's zone.tab.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+import unicodedata
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
+
+LANGUAGES = ("en", "ja", "zh", "zh_Hant", "ko")
+_CONTINENTS = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/")
+_MOST_OF_IT = re.compile(r"^most of|\(mainland\)|\(peninsula\)")
+
+
+def folded(name: str) -> str:
+    """Return `name` without what people write differently: case, accents, spaces, punctuation, a closing "time"."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    plain = "".join(sign for sign in plain if sign.isalnum() or unicodedata.category(sign) == "Mc")
+    plain = unicodedata.normalize("NFC", plain)
+    return re.sub(r"(?<=..)(?:standard)?time$|(?<=.)(?:(?:标准|標準)?(?:时间|時間)|標準時|표준시|시간)$", "", plain)
+
+
+@cache
+def cities() -> dict[str, tuple[str, ...]]:
+    """Return zones by the folded name of their city, in every language."""
+    from babel import Locale
+    from babel.core import get_global
+
+    names: dict[str, set[str]] = defaultdict(set)
+    known = available_timezones()
+    for zone in get_global("zone_territories"):
+        if zone in known and zone.startswith(_CONTINENTS):
+            names[folded(zone.rpartition("/")[2])].add(zone)
+    for alias, zone in get_global("zone_aliases").items():
+        if zone in known and alias.startswith(_CONTINENTS):
+            names[folded(alias.rpartition("/")[2])].add(zone)
+    for language in LANGUAGES:
+        for zone, texts in Locale.parse(language).time_zones.items():
+            if zone in known and "city" in texts:
+                names[folded(texts["city"])].add(zone)
+    for country in _table().values():
+        for zone, comment in country:
+            if named := re.fullmatch(r"(\w+) Time", comment):
+                names.setdefault(folded(named[1]), {zone})
+    return {name: tuple(sorted(zones)) for name, zones in names.items()}
+
+
+@cache
+def countries() -> dict[str, str]:
+    """Return ISO 3166 codes by the folded name of the country, in every language, and by code."""
+    from babel import Locale
+    from babel.core import get_global
+
+    names: dict[str, str] = {}
+    zones = get_global("territory_zones")
+    for code, targets in get_global("territory_aliases").items():
+        if len(targets) == 1 and targets[0] in zones:
+            names[folded(code)] = targets[0]
+    for code in zones:
+        names[folded(code)] = code
+    for language in LANGUAGES:
+        for code, name in Locale.parse(language).territories.items():
+            if code in zones:
+                names[folded(name)] = code
+    return names
+
+
+@cache
+def metazones() -> dict[str, str]:
+    """Return the zone that an official name such as "Eastern Standard Time" or "한국 표준시" stands for, by folded name."""
+    from babel import Locale
+    from babel.core import get_global
+
+    members: dict[str, list[str]] = defaultdict(list)
+    for zone, metazone in get_global("meta_zones").items():
+        members[metazone].append(zone)
+    names: dict[str, str] = {}
+    for language in LANGUAGES:
+        for metazone, texts in Locale.parse(language).meta_zones.items():
+            if metazone not in members or "long" not in texts:
+                continue
+            for form in ("generic", "standard"):
+                if form in texts["long"]:
+                    names.setdefault(folded(texts["long"][form]), _usual(members[metazone]))
+    return names
+
+
+def zones_of_country(code: str) -> list[str]:
+    """Return one zone for each clock in use in the country; a zone that covers most of it comes alone."""
+    from babel import Locale
+    from babel.core import get_global
+
+    known = available_timezones()
+    rows = _table().get(code) or [(zone, "") for zone in sorted(get_global("territory_zones")[code])]
+    rows = [row for row in rows if row[0] in known]
+    english = Locale.parse("en").territories.get(code, "").replace(" ", "_")
+    clocks: dict[tuple[timedelta, ...], list[str]] = defaultdict(list)
+    for zone, comment in rows:
+        # CLDR's "China" or "New_Zealand" metazone is what the whole country goes by.
+        if _MOST_OF_IT.search(comment) or get_global("meta_zones").get(zone) == english:
+            return [zone]
+        clocks[_clock(zone)].append(zone)
+    return [_usual(zones) for zones in clocks.values()]
+
+
+def zones_abbreviated(abbreviation: str) -> list[str]:
+    """Return one zone for each offset that is called so at some time of this year, such as three for CST."""
+    from babel.core import get_global
+
+    known = available_timezones()
+    found: dict[timedelta | None, list[str]] = defaultdict(list)
+    for zone in sorted(get_global("zone_territories")):
+        if zone not in known:
+            continue
+        for local in (moment.astimezone(ZoneInfo(zone)) for moment in _half_years()):
+            if local.tzname() == abbreviation:
+                found[local.utcoffset()].append(zone)
+                break
+    return [_usual(zones) for zones in found.values()]
+
+
+def _usual(zones: list[str]) -> str:
+    """Return the best known of zones with one clock: zonenow.tab names the most populous place of each."""
+    return min(zones, key=lambda zone: zone not in _zones_now())
+
+
+def described(zone: str) -> str:
+    """Return the zone with its offset now and the part of the country it covers."""
+    offset = datetime.now(ZoneInfo(zone)).strftime("%z")
+    comments = {row: comment for rows in _table().values() for row, comment in rows}
+    comment = f", {comments[zone]}" if comments.get(zone) else ""
+    return f"{zone} (UTC{offset[:3]}:{offset[3:5]}{comment})"
+
+
+@cache
+def _table() -> dict[str, list[tuple[str, str]]]:
+    """Return zones and their comments by country, in zone.tab's order; empty when there is no such file."""
+    rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for line in _file("zone.tab").splitlines():
+        if line and not line.startswith("#"):
+            code, _, zone, *comment = line.split("\t")
+            rows[code].append((zone, comment[0] if comment else ""))
+    return dict(rows)
+
+
+@cache
+def _zones_now() -> frozenset[str]:
+    """Return the zones of zonenow.tab."""
+    rows = (line.split("\t") for line in _file("zonenow.tab").splitlines() if line and not line.startswith("#"))
+    return frozenset(row[2] for row in rows)
+
+
+def _file(name: str) -> str:
+    """Return one of the tz database's tables, from the tzdata package or the system; empty when neither has it."""
+    try:
+        return importlib.resources.files("tzdata").joinpath("zoneinfo", name).read_text(encoding="utf-8")
+    except (ImportError, OSError):
+        pass
+    for folder in TZPATH:
+        path = Path(folder, name)
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    return ""
+
+
+def _half_years() -> tuple[datetime, datetime]:
+    year = datetime.now(UTC).year
+    return datetime(year, 1, 15, tzinfo=UTC), datetime(year, 7, 15, tzinfo=UTC)
+
+
+def _clock(zone: str) -> tuple[timedelta, ...]:
+    return tuple(moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for moment in _half_years())

@@ -1,0 +1,128 @@
+"""From what somebody calls a time zone to a `tzinfo`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+
+class ZoneError(Exception):
+    """A time zone or time that cannot be understood; the message tells a model what to send."""
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A time zone and the name to answer with."""
+
+    name: str
+    tz: tzinfo
+    note: str = ""
+
+
+_OFFSET = re.compile(r"(?:utc|gmt)?\s*([+-])\s*(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+_UTC = frozenset({"utc", "gmt", "z", "zulu"})
+
+
+def resolve(text: str) -> Zone:
+    """Return the zone called `text`: IANA name in any case, offset, city, country or abbreviation.
+
+    Raises ZoneError with the candidates when it could be several, or with what to send when it is unknown.
+    """
+    name = text.strip()
+    if not 0 < len(name) <= 100:
+        raise ZoneError("The time zone is empty or too long: send an IANA name such as Asia/Tokyo.")
+    if name.casefold() in _UTC:
+        return Zone("UTC", UTC)
+    if offset := _OFFSET.fullmatch(name.replace("−", "-")):
+        return _fixed(name, offset)
+    if key := _iana_names().get(re.sub(r"\s+", "_", name.casefold())):
+        return Zone(key, ZoneInfo(key))
+    if not _iana_names():
+        raise ZoneError(
+            f"{name!r} cannot be looked up: this machine has no time zone data. Ask the owner to run "
+            '"pip install tzdata", or send an offset such as UTC+8.'
+        )
+    return _from_place(name)
+
+
+def local() -> Zone:
+    """Return this machine's zone; it always exists, if only as an offset."""
+    chosen = os.environ.get("TZ", "").lstrip(":")
+    now = datetime.now().astimezone()
+    if chosen:
+        if key := _iana_names().get(chosen.casefold()):
+            return Zone(key, ZoneInfo(key))
+        if not re.fullmatch(r"[A-Za-z]{3,}[-+]?\d.*|/.*", chosen):  # POSIX rules and file names are the C library's job
+            return Zone(_offset_name(now), now.tzinfo or UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
+        return Zone(_offset_name(now), now.tzinfo or UTC)
+    try:
+        key = str(Path("/etc/localtime").resolve()).rpartition("zoneinfo/")[2]
+    except OSError:
+        key = ""
+    if found := _iana_names().get(key.casefold()):
+        return Zone(found, ZoneInfo(found))
+    return Zone(_offset_name(now), now.tzinfo or UTC)
+
+
+def _offset_name(moment: datetime) -> str:
+    offset = moment.strftime("%z")
+    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
+
+
+def _fixed(name: str, offset: re.Match[str]) -> Zone:
+    hours, minutes = int(offset[2]), int(offset[3] or 0)
+    if hours > 14 or minutes > 59:
+        raise ZoneError(f"{name!r} is no offset in use: they reach from UTC-12:00 to UTC+14:00.")
+    delta = timedelta(hours=hours, minutes=minutes)
+    tz = timezone(-delta if offset[1] == "-" else delta)
+    return Zone(_offset_name(datetime.now(tz)), tz)
+
+
+@cache
+def _iana_names() -> dict[str, str]:
+    """Return IANA names by themselves in small letters; empty on a machine without time zone data."""
+    return {name.casefold(): name for name in available_timezones() if _loads(name)}
+
+
+def _loads(name: str) -> bool:
+    if name in ("Factory", "localtime", "posixrules"):
+        return False
+    return not name.startswith(("posix/", "right/"))
+
+
+def _from_place(name: str) -> Zone:
+    from servers.zones import places
+
+    key = places.folded(name)
+    if re.fullmatch(r"[A-Z]{3,5}", name) and (found := places.zones_abbreviated(name)):
+        return _only(name, found)
+    if found := list(places.cities().get(key, ())):
+        return _only(name, found)
+    if code := places.countries().get(key):
+        return _only(name, places.zones_of_country(code))
+    if official := places.metazones().get(key):
+        return _only(name, [official])
+    near = difflib.get_close_matches(key, [*places.cities(), *places.countries()], n=3, cutoff=0.75)
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    raise ZoneError(
+        f"{name!r} is not a known time zone, city or country{hint}: send the IANA name of its zone, such as Asia/Tokyo "
+        "or America/Los_Angeles, or an offset such as UTC+8."
+    )
+
+
+def _only(name: str, zones: list[str]) -> Zone:
+    if len(zones) == 1:
+        try:
+            return Zone(zones[0], ZoneInfo(zones[0]))
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ZoneError(f"{zones[0]} is missing from this machine's time zone data: update tzdata.") from None
+    from servers.zones.places import described
+
+    candidates = "; ".join(described(zone) for zone in zones[:12])
+    raise ZoneError(f"{name!r} can mean several time zones: send one of {candidates}.")
