@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from voice_bridge.errors import UsageError
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
 from voice_bridge.simulator.console import Console
 from voice_bridge.simulator.kinds import KINDS
@@ -42,8 +43,7 @@ def cloud(
     status 1 when one of them failed.
     """
     if token == "":
-        typer.echo("voice-bridge cloud: --token is empty; give a word, or leave it out to let any bridge in", err=True)
-        raise typer.Exit(2)
+        raise UsageError("--token is empty: give it a word, or leave it out to let any bridge in")
     raise typer.Exit(run_until_stopped(_serve(port, kind, token, frames)))
 
 
@@ -56,8 +56,7 @@ async def _serve(port: int, kind: KindName, token: str | None, frames: bool) -> 
         try:
             await stack.enter_async_context(here)
         except OSError as error:
-            print(f"voice-bridge cloud: {_no_port(port, error)}", file=sys.stderr)
-            return 2
+            raise UsageError(_no_port(port, error)) from None
         screen.say(f"The local voice cloud ({kind}) listens on {HOST}:{here.port}. Start a bridge in another terminal:")
         screen.say(f"\n  {start_line(here.url)}\n")
         screen.say("Waiting for a bridge. Type help for the commands.")

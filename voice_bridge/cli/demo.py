@@ -83,8 +83,7 @@ async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
     kind = replace(OFFICIAL, needs_tools=False, call_timeout=CALL_WITHIN)
     async with VoiceCloud(kind, token=secrets.token_hex(8), keep=1000, on_event=console.show) as cloud:
         screen.say(f"A voice cloud of our own listens on {HOST}:{cloud.port}.")
-        environment = {**os.environ, "MCP_ENDPOINT": cloud.url, "MCP_CONFIG": os.path.abspath(settings)}
-        bridge = BridgeProcess(command, environment)
+        bridge = BridgeProcess(command, _environment(cloud.url, settings))
         failures, trouble = 0, ""
         try:
             async with bridge, asyncio.TaskGroup() as tasks:
@@ -216,6 +215,10 @@ def _settings() -> tuple[Path, str]:
     )
 
 
+def _environment(url: str, settings: Path) -> dict[str, str]:
+    return {**os.environ, "MCP_ENDPOINT": url, "MCP_CONFIG": str(settings.absolute())}
+
+
 def _short(path: Path) -> str:
     with suppress(ValueError):
         return str(path.absolute().relative_to(Path.cwd()))
@@ -223,11 +226,12 @@ def _short(path: Path) -> str:
 
 
 def _next_steps(settings: Path) -> str:
+    from voice_bridge.config import shipped_settings  # here, because it loads pydantic
+
     script = "python bridge_connector.py" if Path("bridge_connector.py").is_file() else "voice-bridge run"
-    own = Path("mcp_settings.json")
     servers = f"Servers are added in {_short(settings)}."
-    if settings != own and not os.environ.get("MCP_CONFIG"):
-        servers = f"Servers of your own go into {own}: `voice-bridge init` writes one to start from."
+    if settings == shipped_settings():
+        servers = "Servers of your own go into mcp_settings.json: `voice-bridge init` writes one to start from."
     return f"""
 That was the whole path, without a token. For your own device, paste the address that its console shows:
 

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-_READY = re.compile(r"(?P<name>[^\s:\]]+): ready in (?P<seconds>\d+(?:\.\d+)?) ?s\b(?:.*?(?P<tools>\d+) tools?\b)?")
+_READY = re.compile(
+    r"(?P<name>[^\s:\[\]]+)\]?: ready in (?P<seconds>\d+(?:\.\d+)?) ?s\b(?:.*?(?P<tools>\d+) tools?\b)?"
+)
+_LONGEST_LINE = 500
 _STOP_WITHIN = 8.0  # seconds: the bridge's own ladder for its children takes four
 
 
@@ -111,8 +114,9 @@ class BridgeProcess:
             self._take(rest.decode("utf-8", "replace").rstrip())
 
     def _take(self, line: str) -> None:
+        line = line[:_LONGEST_LINE]
         if line:
-            self.last_lines.append(line[:500])
+            self.last_lines.append(line)
         if found := _READY.search(line):
             tools = found["tools"]
             self.servers.append(ServerReady(found["name"], float(found["seconds"]), int(tools) if tools else None))
