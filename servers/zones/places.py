@@ -75,7 +75,7 @@ def countries() -> dict[str, str]:
 
 @cache
 def metazones() -> dict[str, str]:
-    """Return the zone that an official name such as "Eastern Standard Time" or "한국 표준시" stands for, by folded name."""
+    """Return the zone that an official name such as "Eastern Standard Time" or "한국 표준시" stands for."""
     from babel import Locale
     from babel.core import get_global
 
@@ -83,13 +83,18 @@ def metazones() -> dict[str, str]:
     for zone, metazone in get_global("meta_zones").items():
         members[metazone].append(zone)
     names: dict[str, str] = {}
+    windows = get_global("windows_zone_mapping")
+    english = Locale.parse("en").meta_zones
     for language in LANGUAGES:
         for metazone, texts in Locale.parse(language).meta_zones.items():
             if metazone not in members or "long" not in texts:
                 continue
+            # A metazone may hold places without summer time; Windows knows which one the name itself means.
+            official = english.get(metazone, texts)["long"].get("standard", "")
+            zone = windows.get(official) or _usual(members[metazone])
             for form in ("generic", "standard"):
                 if form in texts["long"]:
-                    names.setdefault(folded(texts["long"][form]), _usual(members[metazone]))
+                    names.setdefault(folded(texts["long"][form]), zone)
     return names
 
 

@@ -18,7 +18,7 @@ TOOLS = {
     "clock": ["get_datetime"],
     "identifiers": ["get_uuid"],
     "database": ["query_database", "describe_database"],
-    "toolserver": ["search_documents", "query_database", "calculate", "list_documents"],
+    "toolserver": ["search_documents", "list_documents", "query_database", "calculate"],
 }
 GARBAGE = [
     b"42",
@@ -102,10 +102,9 @@ def test_calls_in_flight_are_answered_when_stdin_ends() -> None:
         client.write({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call})
 
     assert client.close() == 0
-    answers = [client.read(1.0) for _ in range(51)]
-    assert {
-        answer["id"]: answer["result"].get("structuredContent", {}).get("value") for answer in answers if answer["id"]
-    } == {number: number + 1 for number in range(1, 51)}
+    results = {answer["id"]: answer["result"] for answer in (client.read(1.0) for _ in range(51))}
+    values = {number: results[number]["structuredContent"]["value"] for number in range(1, 51)}
+    assert values == {number: number + 1 for number in range(1, 51)}
 
 
 @pytest.mark.parametrize("name", TOOLS)
