@@ -22,6 +22,7 @@ from voice_bridge.log import LOG
 LONGEST_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CUT = re.compile(r"_[0-9a-f]{8}$")
 _NO_RULES = ToolRules()
 
 
@@ -145,12 +146,12 @@ def _completed(raw: bytes, description: str | None) -> bytes:
 def _expose(wanted: Sequence[tuple[Offer, str, bytes]], pinned: Mapping[str, Entry]) -> dict[str, Entry]:
     """A distinct legal name for each item. Names that are legal as they are go first, so no mapped one takes theirs."""
     names: dict[tuple[str, str], str] = {}
-    taken: set[str] = set()
-    offered = {(offer.server, original) for offer, original, _ in wanted}
-    for name, entry in pinned.items():
-        if (entry.server, entry.original) in offered:
-            names[entry.server, entry.original] = name
-            taken.add(name)
+    taken = set(pinned)
+    kept = {(entry.server, entry.original): name for name, entry in pinned.items()}
+    for offer, original, _ in wanted:
+        name = kept.get((offer.server, original))
+        if name is not None and _still_wished(name, offer, original):
+            names[offer.server, original] = name
     for exact in (True, False):
         for offer, original, _ in wanted:
             wish = offer.rules.rename.get(original, original)
@@ -162,6 +163,13 @@ def _expose(wanted: Sequence[tuple[Offer, str, bytes]], pinned: Mapping[str, Ent
         (name := names[offer.server, original]): Entry(offer.server, original, _renamed(raw, original, name))
         for offer, original, raw in wanted
     }
+
+
+def _still_wished(name: str, offer: Offer, original: str) -> bool:
+    """Whether a name could still be given to this tool; it could not once the owner has renamed the tool."""
+    wish = offer.rules.rename.get(original, original)
+    wishes = (legal_name(wish), legal_name(f"{offer.name}__{wish}"))
+    return name in wishes or (_CUT.search(name) is not None and wishes[1].startswith(name[:-9]))
 
 
 def _free_name(wish: str, server: str, original: str, taken: set[str]) -> str:

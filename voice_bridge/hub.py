@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -16,11 +17,39 @@ from typing import Self
 from voice_bridge.config import EndpointSettings, ServerSettings, Settings
 from voice_bridge.downstream import Send, View
 from voice_bridge.local import LocalClient
+from voice_bridge.log import LOG
 from voice_bridge.router import Router
 from voice_bridge.stdio import Oversized
 from voice_bridge.supervisor import Session, Status, Supervised
 
 Deliver = Callable[[bytes], None]
+
+
+class _Post:
+    """One server's way to the hub (supervisor.Desk). Once detached, what an old process still says is not heard."""
+
+    def __init__(self, hub: Hub, key: str) -> None:
+        self._hub, self._key = hub, key
+        self.detached = False
+
+    def started(self, session: Session) -> None:
+        if not self.detached:
+            self._hub.server_started(self._key, session)
+
+    def received(self, line: bytes | Oversized) -> None:
+        if not self.detached:
+            self._hub.server_wrote(self._key, line)
+
+    def exited(self, reason: str, *, gone: bool) -> None:
+        if not self.detached:
+            self._hub.server_exited(self._key, reason, gone=gone)
+
+
+@dataclass(slots=True)
+class _Running:
+    supervised: Supervised
+    post: _Post
+    task: asyncio.Task[None]
 
 
 class Hub:
@@ -29,9 +58,10 @@ class Hub:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.router = Router()
-        self._supervised: dict[str, Supervised] = {}
+        self._running: dict[str, _Running] = {}
         self._sessions: dict[str, Session] = {}
         self._deliver: dict[str, Deliver] = {}
+        self._views: dict[str, Callable[[], View]] = {}
         self._numbers = count(1)
         self._group = asyncio.TaskGroup()
         self._timer: asyncio.TimerHandle | None = None
@@ -45,8 +75,8 @@ class Hub:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for supervised in self._supervised.values():
-            supervised.stop()
+        for running in self._running.values():
+            running.supervised.stop()
         await self._group.__aexit__(kind, error, trace)
         if self._timer is not None:
             self._timer.cancel()
@@ -55,22 +85,42 @@ class Hub:
 
     def statuses(self) -> list[Status]:
         """Every server's state, in the order of the settings file."""
-        return [supervised.status for supervised in self._supervised.values()]
+        return [self._running[key].supervised.status for key in self._wanted(self.settings) if key in self._running]
 
     async def settled(self, timeout: float | None = None, keys: Iterable[str] | None = None) -> bool:
         """Waits until each server is ready or has failed once; False when the time (seconds) was over first."""
-        chosen = self._supervised if keys is None else [key for key in keys if key in self._supervised]
-        waits = [self._supervised[key].settled.wait() for key in chosen]
+        chosen = list(self._running if keys is None else [key for key in keys if key in self._running])
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.gather(*waits)
+                for key in chosen:
+                    await self._running[key].supervised.settled.wait()
         except TimeoutError:
             return False
         return True
 
-    def view(self, endpoint: EndpointSettings) -> View:
-        """What an endpoint may see and how it is treated."""
-        chosen = [server for server in self.settings.enabled_servers if _selected(server.name, endpoint.servers)]
+    def apply(self, new: Settings) -> None:
+        """Goes over to new settings, touching only what changed; calls on untouched servers go on."""
+        wanted = self._wanted(new)
+        self.settings = new
+        for key in [key for key in self._running if key not in wanted]:
+            self._remove(key)
+        for key, server in wanted.items():
+            running = self._running.get(key)
+            if running is None:
+                self._add(key, server)
+            elif running.supervised.server.same_process(server):
+                if running.supervised.server != server:
+                    running.supervised.server = server
+                    self._carry_out(self.router.server_rules(key, server.tools, server.call_timeout))
+            else:
+                LOG.info("%s: its settings changed; restarting it", server.name)
+                self._add(key, server, after=self._remove(key))
+        for key, view in self._views.items():
+            self._carry_out(self.router.client_view(key, view()))
+
+    def view(self, endpoint: EndpointSettings, only: str | None = None) -> View:
+        """What an endpoint, or its connection for one server, may see and how it is treated."""
+        chosen = [server for server in self._seen_by(endpoint) if only in (None, server.name)]
         return View(
             name=endpoint.name,
             servers=tuple(_key(server, endpoint.name) for server in chosen),
@@ -78,6 +128,13 @@ class Hub:
             max_result_bytes=endpoint.max_result_bytes,
             redial_on_change=endpoint.refresh == "reconnect",
         )
+
+    def names_for(self, endpoint: EndpointSettings) -> list[str]:
+        """The names of the servers an endpoint may see."""
+        return [server.name for server in self._seen_by(endpoint)]
+
+    def _seen_by(self, endpoint: EndpointSettings) -> list[ServerSettings]:
+        return [server for server in self.settings.enabled_servers if _selected(server.name, endpoint.servers)]
 
     def _wanted(self, settings: Settings) -> dict[str, ServerSettings]:
         """The processes to run: one for each server, or one for each endpoint of an isolated server."""
@@ -91,25 +148,31 @@ class Hub:
                 wanted[server.name] = server
         return wanted
 
-    def _add(self, key: str, server: ServerSettings) -> None:
+    def _add(self, key: str, server: ServerSettings, after: asyncio.Task[None] | None = None) -> None:
         self.router.server_added(key, server.name, server.tools, server.call_timeout, time.monotonic())
-        supervised = Supervised(key, server, self.settings.bridge, self.settings.child_environ, self)
-        self._supervised[key] = supervised
-        self._group.create_task(supervised.run(), name=f"server {key}")
+        post = _Post(self, key)
+        supervised = Supervised(server, self.settings.bridge, self.settings.child_environ, post)
+        task = self._group.create_task(_run(supervised, after), name=f"server {key}")
+        self._running[key] = _Running(supervised, post, task)
 
-    # What supervisors tell (supervisor.Desk)
+    def _remove(self, key: str) -> asyncio.Task[None]:
+        """Stops a server for good; the task that ends when its process is gone."""
+        running = self._running.pop(key)
+        running.post.detached = True
+        running.supervised.stop()
+        self._sessions.pop(key, None)
+        self._carry_out(self.router.server_removed(key, "was removed from the settings", time.monotonic()))
+        return running.task
 
-    def started(self, key: str, session: Session) -> None:
+    def server_started(self, key: str, session: Session) -> None:
         """Begins the handshake with a server that is up."""
         self._sessions[key] = session
         self._carry_out(self.router.server_started(key))
 
-    def received(self, key: str, line: bytes | Oversized) -> None:
+    def server_wrote(self, key: str, line: bytes | Oversized) -> None:
         """Routes one message of a server."""
         now = time.monotonic()
-        server = self.router.servers.get(key)
-        if server is None:
-            return
+        server = self.router.servers[key]
         greeting = server.state == "starting"
         if isinstance(line, bytes):
             self._carry_out(self.router.server_message(key, line, now))
@@ -117,21 +180,26 @@ class Hub:
             limit = self.settings.bridge.max_message_bytes
             self._carry_out(self.router.server_oversized(key, line.ends, line.size, limit, now))
         if greeting and (server.state == "ready" or server.failure):
-            self._supervised[key].greeted(server.failure, len(server.lists.get("tools", ())))
+            self._running[key].supervised.greeted(server.failure, len(server.lists.get("tools", ())))
 
-    def exited(self, key: str, reason: str, *, gone: bool) -> None:
+    def server_exited(self, key: str, reason: str, *, gone: bool) -> None:
         """Answers what a dead server still owed."""
         self._sessions.pop(key, None)
-        if key in self.router.servers:
-            self._carry_out(self.router.server_exited(key, reason, gone=gone, now=time.monotonic()))
+        self._carry_out(self.router.server_exited(key, reason, gone=gone, now=time.monotonic()))
 
     # Clients
 
-    def open_client(self, view: View, deliver: Deliver) -> str:
-        """A client's key for this connection; `deliver` gets each message for it and must not block."""
-        key = f"{view.name}#{next(self._numbers)}"
+    def open_client(self, view: View | Callable[[], View], deliver: Deliver) -> str:
+        """A client's key for this connection; `deliver` gets each message for it and must not block.
+
+        A view given as a function is asked again when the settings change.
+        """
+        now = view() if callable(view) else view
+        key = f"{now.name}#{next(self._numbers)}"
+        if callable(view):
+            self._views[key] = view
         self._deliver[key] = deliver
-        self.router.client_opened(key, view)
+        self.router.client_opened(key, now)
         return key
 
     def client_message(self, key: str, data: bytes) -> None:
@@ -140,12 +208,13 @@ class Hub:
 
     def close_client(self, key: str) -> None:
         """Forgets a client; its open calls are cancelled."""
+        self._views.pop(key, None)
         if self._deliver.pop(key, None) is not None:
             self._carry_out(self.router.client_closed(key))
 
     def local_client(self, view: View | None = None) -> LocalClient:
         """A client in this process, of every server unless a view says otherwise."""
-        everything = View("local", tuple(self._supervised), call_timeout=600.0)
+        everything = View("local", tuple(self._wanted(self.settings)), call_timeout=600.0)
         return LocalClient(self, view or everything)
 
     def owner(self, key: str, tool: str) -> str:
@@ -177,6 +246,12 @@ class Hub:
     def _expire(self) -> None:
         self._timer = None
         self._carry_out(self.router.expire(time.monotonic()))
+
+
+async def _run(supervised: Supervised, after: asyncio.Task[None] | None) -> None:
+    if after is not None:
+        await asyncio.wait([after])  # two processes of one server may not get on, at a port or a file
+    await supervised.run()
 
 
 def _key(server: ServerSettings, endpoint: str) -> str:

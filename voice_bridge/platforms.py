@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from voice_bridge.errors import ServerError
 
@@ -91,6 +91,17 @@ if sys.platform == "win32":
     def adopt_orphans() -> None:
         """Nothing to do: Windows keeps no zombies."""
 
+    def lock(file: IO[str]) -> bool:
+        """Locks an open file for this process; False when another process has it."""
+        import msvcrt
+
+        file.seek(1 << 20)  # past the text, which others may read
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
     def _in_group(pid: int, leader: int) -> bool:
         return False
 
@@ -115,6 +126,16 @@ else:
 
             with contextlib.suppress(OSError, AttributeError):
                 ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def lock(file: IO[str]) -> bool:
+        """Locks an open file for this process; False when another process has it."""
+        import fcntl
+
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
 
     def _in_group(pid: int, leader: int) -> bool:
         try:
@@ -156,21 +177,21 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.contextmanager
-def ending_signals(call: Callable[[], object]) -> Iterator[None]:
-    """Calls back on SIGINT and SIGTERM while the block runs."""
+def on_signals(stop: Callable[[], object], reload: Callable[[], object]) -> Iterator[None]:
+    """Calls back on SIGINT and SIGTERM, and on SIGHUP where there is one, while the block runs."""
+    loop = asyncio.get_running_loop()
     if sys.platform == "win32":
-        loop = asyncio.get_running_loop()
-        before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(call))
+        before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(stop))
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
         return
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    calls = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGHUP: reload}
+    for number, call in calls.items():
         loop.add_signal_handler(number, call)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in calls:
             loop.remove_signal_handler(number)

@@ -49,13 +49,13 @@ class Session(Protocol):
 class Desk(Protocol):
     """What the supervisor tells the hub, and what it needs to know from it."""
 
-    def started(self, key: str, session: Session) -> None:
+    def started(self, session: Session) -> None:
         """The session is up: begin the handshake."""
 
-    def received(self, key: str, line: bytes | Oversized) -> None:
+    def received(self, line: bytes | Oversized) -> None:
         """The server wrote a message."""
 
-    def exited(self, key: str, reason: str, *, gone: bool) -> None:
+    def exited(self, reason: str, *, gone: bool) -> None:
         """The server can no longer answer; `gone` when it will not be back soon."""
 
 
@@ -63,7 +63,6 @@ class Desk(Protocol):
 class Status:
     """What a person wants to know of one server; times are seconds."""
 
-    key: str
     name: str
     state: State = State.STARTING
     reason: str = ""
@@ -76,11 +75,9 @@ class Status:
 class Supervised:
     """One server under supervision. `greeted` is to be called when its handshake ended, with its number of tools."""
 
-    def __init__(
-        self, key: str, server: ServerSettings, bridge: BridgeSettings, environ: Mapping[str, str], desk: Desk
-    ) -> None:
-        self.key, self.server = key, server
-        self.status = Status(key, server.name)
+    def __init__(self, server: ServerSettings, bridge: BridgeSettings, environ: Mapping[str, str], desk: Desk) -> None:
+        self.server = server
+        self.status = Status(server.name)
         self.settled = asyncio.Event()
         self._bridge, self._environ, self._desk = bridge, environ, desk
         self._backoff = Backoff(bridge.min_backoff, bridge.max_backoff, bridge.stable_after)
@@ -114,7 +111,7 @@ class Supervised:
         ready = False
         try:
             session = await self._open()
-            self._desk.started(self.key, session)
+            self._desk.started(session)
             reason = await self._greet(session, began)
             if reason is None:
                 ready = True
@@ -125,7 +122,7 @@ class Supervised:
             self._quick_deaths = QUICK_DEATHS_UNTIL_FAILED  # a missing command does not appear by itself
             reason = str(error)
         if self._stopped.done():
-            self._desk.exited(self.key, "was stopped", gone=True)
+            self._desk.exited("was stopped", gone=True)
             if session is not None:
                 await session.stop()
             return
@@ -137,10 +134,7 @@ class Supervised:
         self.status.restarts += 1
 
     async def _open(self) -> Session:
-        def received(line: bytes | Oversized) -> None:
-            self._desk.received(self.key, line)
-
-        child = await Child.spawn(self.server, self._environ, self._bridge.max_message_bytes, received)
+        child = await Child.spawn(self.server, self._environ, self._bridge.max_message_bytes, self._desk.received)
         self.status.pid = child.pid
         return child
 
@@ -177,7 +171,7 @@ class Supervised:
     def _ended(self, reason: str, delay: float) -> None:
         failed = self.status.state is State.FAILED
         self.status.reason, self.status.pid = reason, None
-        self._desk.exited(self.key, reason, gone=failed)
+        self._desk.exited(reason, gone=failed)
         again = "gave up for now, next try in" if failed else "restarting in"
         LOG.warning("%s: %s; %s %s", self.server.name, reason, again, duration(delay))
         self.settled.set()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from voice_bridge import platforms
-from voice_bridge.bridge import serve
+from voice_bridge.bridge import Bridge
 from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.config import Settings
 
 
 def run(
@@ -19,4 +21,14 @@ def run(
     config: ConfigOption = None,
 ) -> None:
     """Connect the cloud at $MCP_ENDPOINT (or the settings' endpoints) with the MCP servers, until stopped."""
-    platforms.run(serve(settings_for(servers or [], config)))
+    words = servers or []
+    settings = settings_for(words, config)
+    if settings.source is None:
+        platforms.run(_bridge(settings, None))
+    else:
+        source = settings.source
+        platforms.run(_bridge(settings, lambda: settings_for(words, source)))
+
+
+async def _bridge(settings: Settings, reload: Callable[[], Settings] | None) -> None:
+    await Bridge(settings, reload).run()

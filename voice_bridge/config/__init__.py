@@ -1,6 +1,6 @@
 """The settings: from a file, the environment and the command line to what shall run."""
 
-from voice_bridge.config.loader import find, is_script, load, load_script, select, shipped_settings
+from voice_bridge.config.loader import find, is_script, keep_working, load, load_script, select, shipped_settings
 from voice_bridge.config.models import (
     BridgeSettings,
     EndpointSettings,
@@ -17,6 +17,7 @@ __all__ = [
     "ToolRules",
     "find",
     "is_script",
+    "keep_working",
     "load",
     "load_script",
     "select",

@@ -99,8 +99,8 @@ def select(settings: Settings, names: Sequence[str]) -> Settings:
     """
     chosen: dict[str, ServerSettings] = {}
     for name in names:
-        if name in settings.problems:
-            raise UsageError(settings.problems[name])
+        if f"mcpServers.{name}" in settings.problems:
+            raise UsageError(settings.problems[f"mcpServers.{name}"])
         if name not in settings.servers:
             known = ", ".join(settings.servers) or "none"
             raise UsageError(f"there is no server {name!r} in {settings.source}; it has: {known}")
@@ -126,7 +126,7 @@ class _Loader:
         endpoints = self._section("endpoints", self._endpoint)
         if "endpoints" not in self.data and (url := self.environ.get(ENDPOINT_VARIABLE)):
             endpoints = {"default": self._checked(EndpointSettings(name="default", url=url))}
-        bridge = self._build(BridgeSettings, "bridge", ("bridge",), self.data.get("bridge") or {})
+        bridge = self._build(BridgeSettings, ("bridge",), self.data.get("bridge") or {})
         return Settings(
             servers=servers,
             endpoints=endpoints,
@@ -152,7 +152,7 @@ class _Loader:
             self._warn_unknown(f"server {name!r}, tools", raw.get("tools"), _keys(ToolRules))
             if raw.get("disabled") is True or raw.get("enabled") is False:
                 raw = {"disabled": True}
-        server = self._build(ServerSettings, name, where, raw, name=name)
+        server = self._build(ServerSettings, where, raw, name=name)
         if server is None:
             return None
         keep_secret(*server.headers.values())
@@ -166,7 +166,7 @@ class _Loader:
         self._warn_unknown(f"endpoint {name!r}", raw, _keys(EndpointSettings))
         if isinstance(raw, Mapping) and raw.get("disabled") is True:
             return EndpointSettings(name=name, url="", disabled=True)
-        endpoint = self._build(EndpointSettings, name, ("endpoints", name), raw, name=name)
+        endpoint = self._build(EndpointSettings, ("endpoints", name), raw, name=name)
         if endpoint is None:
             return None
         if endpoint.ca_file:
@@ -174,7 +174,7 @@ class _Loader:
         try:
             return self._checked(endpoint)
         except UsageError as error:
-            self.problems[name] = str(error)
+            self.problems[f"endpoints.{name}"] = str(error)
             return None
 
     def _checked(self, endpoint: EndpointSettings) -> EndpointSettings:
@@ -199,16 +199,16 @@ class _Loader:
             )
         return endpoint.model_copy(update={"url": url})
 
-    def _build(self, model: type[_Model], key: str, where: tuple[str, ...], raw: Any, **fixed: Any) -> _Model | None:
+    def _build(self, model: type[_Model], where: tuple[str, ...], raw: Any, **fixed: Any) -> _Model | None:
         try:
             if not isinstance(raw, Mapping):
                 raise ValueError(f"expected an object in braces, found {type(raw).__name__}")
             values = {field: expand.expand(value, self.environ, field) for field, value in raw.items()}
             return model.model_validate({**values, **fixed})
         except ValidationError as error:
-            self.problems[key] = f"{self._at(*where)}: {' '.join(where)}: {'; '.join(_sentences(error))}"
+            self.problems[".".join(where)] = f"{self._at(*where)}: {' '.join(where)}: {'; '.join(_sentences(error))}"
         except ValueError as error:
-            self.problems[key] = f"{self._at(*where)}: {' '.join(where)}: {error}"
+            self.problems[".".join(where)] = f"{self._at(*where)}: {' '.join(where)}: {error}"
         return None
 
     def _warn_unknown(self, what: str, raw: Any, known: set[str], tolerated: Iterable[str] = ()) -> None:
@@ -255,3 +255,10 @@ def _sentences(error: ValidationError) -> Iterable[str]:
 
 
 _OPEN_FIELDS = {"disabled", "enabled", "isolate", "connection", "refresh"}
+
+
+def keep_working(new: Settings, old: Settings) -> Settings:
+    """The new settings, with the old version of each entry that is wrong in the new ones."""
+    servers = {**new.servers, **{n: s for n, s in old.servers.items() if f"mcpServers.{n}" in new.problems}}
+    endpoints = {**new.endpoints, **{n: e for n, e in old.endpoints.items() if f"endpoints.{n}" in new.problems}}
+    return replace(new, servers=servers, endpoints=endpoints)

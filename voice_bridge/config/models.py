@@ -96,6 +96,11 @@ class ServerSettings(_Model):
             raise ValueError(f'type "{self.transport}" needs a url')
         return self
 
+    def same_process(self, other: ServerSettings) -> bool:
+        """Whether a running process or session of the other settings may go on under these."""
+        shown_only = {"tools", "call_timeout", "start_timeout"}
+        return self.model_dump(exclude=shown_only) == other.model_dump(exclude=shown_only)
+
 
 def _as_text(item: object) -> object:
     if isinstance(item, bool):
@@ -116,6 +121,10 @@ class EndpointSettings(_Model):
     headers: Mapping[str, str] = Field(default={}, repr=False)
     ca_file: Path | None = None
     disabled: StrictBool = False
+
+    def same_connection(self, other: EndpointSettings) -> bool:
+        """Whether an open connection of the other settings may go on under these."""
+        return all(getattr(self, name) == getattr(other, name) for name in ("url", "headers", "ca_file", "connection"))
 
 
 class BridgeSettings(_Model):

@@ -1,0 +1,36 @@
+# Two commands do all set-up: `make demo` runs the main job, `make test` passes the tests.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/core.stamp  ## The local voice cloud, the bridge, and real calls: no token, no network
+	@$(BIN)/python -m voice_bridge demo $(ARGS)
+
+test: .venv/dev.stamp lint  ## Everything that .ci/run checks
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --follow-imports silent voice_bridge/platforms.py voice_bridge/stdio.py
+
+bench: .venv/dev.stamp  ## What the README's figures come from
+	$(BIN)/python bench/roundtrip.py
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 demo"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/core.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,documents,agent,postgres]'
+	@touch $@ .venv/core.stamp
+
+clean:
+	rm -rf .venv build dist *.egg-info
