@@ -129,7 +129,11 @@ class Child:
         self.write(bom + data + (b"\r\n" if "crlf" in self.modes else b"\n"))
 
     def send(self, message: Json) -> None:
-        self.line(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode())
+        whole = {"jsonrpc": "2.0", **message}
+        try:
+            self.line(json.dumps(whole, ensure_ascii=False).encode())
+        except UnicodeEncodeError:  # half a surrogate pair, which only an escape can carry
+            self.line(json.dumps(whole).encode())
 
     def answer(self, id: object, result: Json) -> None:
         self.send({"id": id, "result": result})

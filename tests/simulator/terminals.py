@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import select
@@ -28,6 +29,7 @@ class Terminal:
         self.seen = ""
         self._keyboard = keyboard
         self._looked_at = 0
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
 
     def press(self, keys: str) -> None:
         os.write(self._keyboard, keys.encode())
@@ -36,25 +38,29 @@ class Terminal:
         """Everything printed since the last wait, up to and with the words."""
         deadline = time.monotonic() + PATIENCE
         while (at := self.seen.find(words, self._looked_at)) < 0:
-            readable, _, _ = select.select([self._keyboard], [], [], max(0.0, deadline - time.monotonic()))
-            chunk = self._read() if readable else b""
-            if not chunk:
+            if not self._read(deadline):
                 raise AssertionError(f"{words!r} was not printed; the screen shows:\n{self.seen}")
-            self.seen += chunk.decode()
         part = self.seen[self._looked_at : at + len(words)]
         self._looked_at = at + len(words)
         return part
 
     def end(self) -> int:
         """The exit status, once the command has ended."""
-        while chunk := self._read():
-            self.seen += chunk.decode()
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
         return self.process.wait(PATIENCE)
 
-    def _read(self) -> bytes:
+    def _read(self, deadline: float) -> bool:
+        """Take in what is printed next; False at the end of the command, or of our patience."""
+        readable, _, _ = select.select([self._keyboard], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            return False
+        chunk = b""
         with suppress(OSError):  # Linux: the other side of the terminal is closed
-            return os.read(self._keyboard, 65_536)
-        return b""
+            chunk = os.read(self._keyboard, 65_536)
+        self.seen += self._decode(chunk)
+        return bool(chunk)
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def test_the_default_tools_answer() -> None:
         names = [tool["name"] for tool in pipes.tools() if isinstance(tool, dict)]
         assert names == ["t", "echo", "sleep", "pid", "env", "cwd", "crash", "iserror", "rpcerror"]
         assert pipes.text("t") == "ok"
-        assert pipes.text("echo", {"text": "行"}) == "行"
+        assert pipes.text("echo", {"text": "行 \ud83d"}) == "行 \ud83d"
         assert pipes.text("pid") == str(pipes.process.pid)
         assert pipes.text("env", {"name": "PATH"}) == os.environ["PATH"]
         assert json.loads(pipes.text("env"))["PATH"] == os.environ["PATH"]

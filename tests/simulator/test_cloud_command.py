@@ -36,20 +36,23 @@ def bridge(url: str, *modes: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def with_pipe(typed: str, *options: str, modes: tuple[str, ...] = ()) -> tuple[int, str]:
     """Status and output of the cloud, with a bridge that connects after the commands were given."""
-    process = subprocess.Popen(
-        [*CLOUD, *options], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(typed)
-    process.stdin.flush()
-    seen = ""
-    while not PASTE.search(seen):
-        line = process.stdout.readline()
-        assert line, seen
-        seen += line
-    with bridge(address(seen), *modes):
-        rest, _ = process.communicate(timeout=PATIENCE)
+    command = [*CLOUD, *options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(typed)
+            process.stdin.flush()
+            seen = ""
+            while not PASTE.search(seen):
+                line = process.stdout.readline()
+                assert line, seen
+                seen += line
+            with bridge(address(seen), *modes):
+                rest, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     return process.returncode, seen + rest
 
 
@@ -87,6 +90,14 @@ def test_frames_drops_and_announcements_are_shown() -> None:
     assert "dropped with 4004" in out
     assert '"method": "tools/call", "params": {"name": "change"' in out
     assert '"params": {"name": "t"' not in out
+
+
+def test_arguments_that_are_hard_to_send_arrive_or_are_refused() -> None:
+    status, out = with_pipe('echo {"text": "half \\ud83d"}\necho {"text": 1e999}\nt\n')
+    assert status == 1
+    assert "half \\ud83d  (" in out
+    assert "1e999 is no number that JSON can carry" in out
+    assert "ok  (" in out
 
 
 def test_a_changed_list_is_told() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -213,15 +214,26 @@ class TestProcess:
         async with BridgeProcess(["printf", log], os.environ) as bridge:
             with pytest.raises(BridgeEnded, match="the bridge ended with status 0"):
                 await asyncio.wait_for(bridge.ended(), PATIENCE)
-            assert bridge.servers[0] == ServerReady("math-evaluator", 0.62, 1)
-            assert [(server.seconds, server.tools) for server in bridge.servers] == [(0.62, 1), (12, None), (1.5, 12)]
-            assert list(bridge.last_lines)[-2:] == ["x: not ready in time", "last words without an end"]
+        assert bridge.servers() == [
+            ServerReady("math-evaluator", 0.62, 1),
+            ServerReady("slow.one", 12, None),
+            ServerReady("x", 1.5, 12),
+        ]
+        assert bridge.log()[-2:] == ["x: not ready in time", "last words without an end"]
 
-    async def test_a_flood_without_line_ends_is_bounded(self) -> None:
+    async def test_a_flood_without_line_ends_is_cut(self) -> None:
         async with BridgeProcess(["head", "-c", "5000000", "/dev/zero"], os.environ) as bridge:
             with pytest.raises(BridgeEnded):
                 await asyncio.wait_for(bridge.ended(), PATIENCE)
-            assert [len(line) for line in bridge.last_lines] == [500]
+        assert [len(line) for line in bridge.log()] == [500]
+        assert bridge.servers() == []
+
+    async def test_a_grandchild_that_holds_the_log_keeps_nobody_waiting(self) -> None:
+        async with BridgeProcess([*CHILD, "tree", "dieatstart"], os.environ) as bridge:
+            with pytest.raises(BridgeEnded, match="status 1"):
+                await asyncio.wait_for(bridge.ended(), PATIENCE)
+            os.killpg(bridge.pid, signal.SIGKILL)
+        assert bridge.log() == ["no database at /nowhere: giving up"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from voice_bridge.errors import ConfigError
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
 from voice_bridge.simulator.console import Console
 from voice_bridge.simulator.kinds import OFFICIAL
-from voice_bridge.simulator.messages import NoAnswer, Reply, SessionError, Tool
+from voice_bridge.simulator.messages import Disconnected, NoAnswer, Reply, SessionError, Tool
 from voice_bridge.simulator.process import BridgeEnded, BridgeProcess
 from voice_bridge.simulator.session import Session
 from voice_bridge.simulator.terminal import Screen, lines
@@ -30,6 +30,7 @@ from voice_bridge.simulator.wording import count, describe_reply, describe_serve
 
 DIAL_WITHIN = 30.0
 CALL_WITHIN = 15.0
+LAST_LINES = 12
 # A server that is slow to start announces its tools late: so long a needed one is waited for, and any other.
 NEEDED_WITHIN, WANTED_WITHIN = 20.0, 5.0
 _STAND_IN = "ws://127.0.0.1:9/demo"
@@ -113,20 +114,28 @@ async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
 
 async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[str], None]) -> int:
     """Dialling, handshake, list, calls. Returns how many calls failed. Raises DemoFailed or SessionError."""
-    try:
-        session = await cloud.session(DIAL_WITHIN)
-    except NoAnswer:
-        raise DemoFailed(f"the bridge did not dial within {DIAL_WITHIN:g} s") from None
+    session = await _dialled(cloud)
     dialled_after = time.monotonic() - bridge.started_at
-    tools = await _tools_in_time(session)
+    try:
+        tools = await _tools_in_time(session)
+    except Disconnected:  # it may be set to dial anew when its tools change
+        session = await _dialled(cloud)
+        tools = await _tools_in_time(session)
     say(f"It dialled after {dialled_after:.1f} s and says that it is {describe_server(session.server_info)}.")
-    for server in bridge.servers:
+    for server in bridge.servers():
         tally = "" if server.tools is None else count(server.tools, "tool")
         say(f"  {server.name:<20} {tally:>8}   ready in {server.seconds:.2f} s")
     say(
         f"Together they offer {count(len(tools), 'tool')}: {', '.join(tool.spoken for tool in tools) or 'none at all'}."
     )
     return sum([not await _ask(session, question, say) for question in QUESTIONS])
+
+
+async def _dialled(cloud: VoiceCloud) -> Session:
+    try:
+        return await cloud.session(DIAL_WITHIN)
+    except NoAnswer:
+        raise DemoFailed(f"the bridge did not dial within {DIAL_WITHIN:g} s") from None
 
 
 async def _tools_in_time(session: Session) -> list[Tool]:
@@ -242,8 +251,9 @@ That was the whole path, without a token. For your own device, paste the address
 
 
 def _show_log(bridge: BridgeProcess, say: Callable[[str], None]) -> None:
-    if bridge.last_lines:
-        say("The bridge's last words:\n" + "\n".join(f"  {line}" for line in bridge.last_lines))
+    last = bridge.log()[-LAST_LINES:]
+    if last:
+        say("The bridge's last words:\n" + "\n".join(f"  {line}" for line in last))
     else:
         say("The bridge said nothing.")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from voice_bridge.simulator.messages import Json, Tool
 
@@ -19,6 +21,9 @@ HELP = """\
   frames on | off          show each frame that goes over the wire
   drop [CODE]              end the connection: with a close code (1012), or 1006 to cut the line
   help, quit               Ctrl-D and Ctrl-C quit too"""
+
+
+_KEY = re.compile(r"[^\W\d][\w.-]*")
 
 
 class CommandError(Exception):
@@ -132,20 +137,40 @@ def _unknown(name: str, tools: Sequence[Tool]) -> str:
 
 def _json_arguments(text: str) -> Json:
     try:
-        arguments = json.loads(text, parse_constant=_refuse_constant)
+        arguments = _loads(text)
     except json.JSONDecodeError as error:
         line = text[: error.pos].rpartition("\n")[2] + text[error.pos :].partition("\n")[0]
         pointer = " " * (error.colno - 1) + "^"
         problem = error.msg[:1].lower() + error.msg[1:]
         raise CommandError(f"the JSON is wrong at column {error.colno}: {problem}\n  {line}\n  {pointer}") from None
-    except RecursionError:
-        raise CommandError("the JSON is nested too deeply to be read") from None
     assert isinstance(arguments, dict)  # it starts with a brace
     return arguments
 
 
-def _refuse_constant(name: str) -> None:
-    raise CommandError(f"{name} is not JSON: numbers must be finite; use a string or null")
+def _loads(text: str) -> Any:
+    """Strict JSON. Raises json.JSONDecodeError, and CommandError for numbers and depths that cannot be sent on."""
+    try:
+        return json.loads(text, parse_constant=_refuse_number, parse_float=_finite, parse_int=_integer)
+    except RecursionError:
+        raise CommandError("the JSON is nested too deeply to be read") from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        _refuse_number(text)
+    return value
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python's limit on digits
+        _refuse_number(f"{text[:12]}…")
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise CommandError(f"{text} is no number that JSON can carry everywhere; send it as a string, in quotes")
 
 
 def _pairs(tool: Tool, text: str) -> Json:
@@ -156,7 +181,7 @@ def _pairs(tool: Tool, text: str) -> Json:
     arguments: Json = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if not equals or not key.isidentifier():
+        if not equals or not (key in _properties(tool) or _KEY.fullmatch(key)):
             raise CommandError(f"{word} is not key=value. {_example(tool)}")
         if key in arguments:
             raise CommandError(f"{key} is given twice")
@@ -179,8 +204,8 @@ def _value(key: str, text: str, schema: object) -> Any:
     if types and types <= {"string", "null"}:
         return text
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except ValueError:
+        return _loads(text)
+    except json.JSONDecodeError:
         if types and "string" not in types:
             wanted = " or ".join(sorted(types - {"null"}))
             raise CommandError(f"{key} must be of type {wanted}, and {text!r} is not") from None

@@ -31,8 +31,8 @@ class Console:
     """Shows a cloud's events and obeys typed commands.
 
     `interactive`: somebody sits at a terminal, so a slow call does not hold up the next command, and without a
-    bridge there is an answer at once. Otherwise commands run one after the other, and the first of them that needs a
-    bridge waits for one, `patience` seconds at most. `show` is made to be a cloud's `on_event`.
+    bridge there is an answer at once. Otherwise commands run one after the other and wait for a bridge, `patience`
+    seconds at most and only until that was once in vain. `show` is made to be a cloud's `on_event`.
     """
 
     def __init__(self, screen: Screen, *, interactive: bool, frames: bool = False, patience: float = 60) -> None:
@@ -40,7 +40,7 @@ class Console:
         self._screen = screen
         self._interactive = interactive
         self._frames = frames
-        self._patience = patience
+        self._patience = 0 if interactive else patience
         self._somebody = asyncio.Event()
         self._all_went_well = True
 
@@ -85,7 +85,7 @@ class Console:
     async def _bridge(self, cloud: VoiceCloud) -> Session:
         """The newest bridge that can be asked. Raises CommandError."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0 if self._interactive else self._patience):
+            async with asyncio.timeout(self._patience):
                 while not any(session.is_usable for session in cloud.sessions):
                     self._somebody.clear()
                     await self._somebody.wait()
@@ -94,7 +94,7 @@ class Console:
             return usable[-1]
         if cloud.sessions:
             raise CommandError("a bridge is connected, but cannot be asked: its handshake is not through, or it failed")
-        waited = "" if self._interactive else f" within {self._patience:g} s"
+        waited, self._patience = f" within {self._patience:g} s" if self._patience else "", 0
         raise CommandError(f"no bridge is connected{waited}: start one with the line above")
 
     async def _do(self, command: Command, session: Session | None) -> str:

@@ -83,8 +83,16 @@ class Tool:
 
 
 def encode(message: Json) -> str:
-    """One frame's text; characters are sent as they are, not as escapes. NaN is refused with ValueError."""
-    return json.dumps(message, ensure_ascii=False, allow_nan=False)
+    """One frame's text: characters as they are, and escapes only where half a surrogate pair leaves no choice.
+
+    Raises ValueError for NaN and infinity.
+    """
+    text = json.dumps(message, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(message, allow_nan=False)
+    return text
 
 
 def read_message(data: str | bytes) -> tuple[Json | None, str]:

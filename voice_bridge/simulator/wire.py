@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable
@@ -58,12 +59,12 @@ class Wire:
         found: list[Frame] = []
 
         def look() -> bool:
-            for frame in self.frames:
-                if not frame.sent and frame.number >= self._cursor:
-                    self._cursor = frame.number + 1
-                    if matching(frame):
-                        found.append(frame)
-                        return True
+            seen = max(0, self._cursor - self.frames[0].number) if self.frames else 0
+            for frame in itertools.islice(self.frames, seen, None):
+                self._cursor = frame.number + 1
+                if not frame.sent and matching(frame):
+                    found.append(frame)
+                    return True
             return False
 
         await self.until(look, timeout, "the expected frame did not come")
