@@ -11,7 +11,7 @@ from typing import TextIO
 LOG = logging.getLogger("voice_bridge")
 LONGEST_LINE = 2000
 _SHORTEST_SECRET = 6
-_TOKEN_IN_URL = re.compile(r"((?:token|key|secret|password|auth)[\w-]*=)[^\s&\"']+", re.IGNORECASE)
+_TOKEN_IN_URL = re.compile(r"((?:token|key|secret|password|auth)[\w-]{0,40}=)[^\s&\"']+", re.IGNORECASE)
 _BEARER = re.compile(r"(\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
 _USER_IN_URL = re.compile(r"(\b\w+://)[^\s/@]+@")
 _secrets: set[str] = set()
@@ -24,7 +24,7 @@ def keep_secret(*values: str) -> None:
 
 def mask(text: str) -> str:
     """The text with secrets replaced: the kept ones, and what looks like one in a URL or a header."""
-    for secret in _secrets:
+    for secret in sorted(_secrets, key=len, reverse=True):  # one may be a part of another
         text = text.replace(secret, "***")
     text = _USER_IN_URL.sub(r"\1***@", text)
     return _BEARER.sub(r"\1***", _TOKEN_IN_URL.sub(r"\1***", text))
@@ -34,12 +34,12 @@ class OneLine(logging.Formatter):
     """Time and message on one line; control characters (a child's terminal codes) escaped, long text cut."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = mask(super().format(record))  # before the cut, which could leave half a secret that no longer matches
         if not text.isprintable():
             text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
         if len(text) > LONGEST_LINE:
             text = text[:LONGEST_LINE] + f" … ({len(text) - LONGEST_LINE} more characters)"
-        return mask(text)
+        return text
 
 
 def configure(stream: TextIO | None = None, *, verbose: bool = False) -> None:
