@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 
 MAX_TRIM_CHARACTERS = 1_000
+MAX_LENGTH = 1_000_000
 
 Value = None | int | float | str | bytes
 
@@ -35,7 +36,12 @@ def _text(value: Value) -> str:
 def _replace(text: Value, pattern: Value, replacement: Value) -> str | None:
     if text is None or pattern is None or replacement is None:
         return None
-    return _text(text).replace(_text(pattern), _text(replacement)) if _text(pattern) else _text(text)
+    whole, old, new = _text(text), _text(pattern), _text(replacement)
+    if not old:
+        return whole
+    if len(whole) + whole.count(old) * (len(new) - len(old)) > MAX_LENGTH:
+        raise OverflowError  # SQLite reports it as "string or blob too big"
+    return whole.replace(old, new)
 
 
 def _instr(text: Value, pattern: Value) -> int | None:
@@ -61,5 +67,5 @@ def _rtrim(text: Value, characters: Value) -> str | None:
 def _few(characters: Value) -> str:
     text = _text(characters)
     if len(text) > MAX_TRIM_CHARACTERS:
-        raise ValueError("too many characters to trim")
+        raise OverflowError
     return text

@@ -37,16 +37,19 @@ class StdioClient:
     """One child, from start to the end of its stdin."""
 
     def __init__(
-        self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, user: str | None = None
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+        command: Sequence[str] = (),
     ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, *arguments],
+            command or [sys.executable, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
             env={**os.environ, "PYTHONUTF8": "1", **(env or {})},
-            user=user,
         )
         self.lines: queue.Queue[bytes] = queue.Queue()
         self.stderr: list[bytes] = []
