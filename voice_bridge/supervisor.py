@@ -12,13 +12,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from voice_bridge.backoff import Backoff
 from voice_bridge.config import BridgeSettings, ServerSettings
 from voice_bridge.errors import ServerError
 from voice_bridge.log import LOG, duration, plural
 from voice_bridge.stdio import Child, Oversized
+
+if TYPE_CHECKING:
+    from voice_bridge.remote import RemoteSession
 
 QUICK_DEATHS_UNTIL_FAILED = 5
 STILL_STARTING_EVERY = 15.0
@@ -134,6 +137,9 @@ class Supervised:
         self.status.restarts += 1
 
     async def _open(self) -> Session:
+        if self.server.transport != "stdio":
+            remote = await asyncio.to_thread(_remote)
+            return remote(self.server, self._bridge.max_message_bytes, self._desk.received)
         child = await Child.spawn(self.server, self._environ, self._bridge.max_message_bytes, self._desk.received)
         self.status.pid = child.pid
         return child
@@ -179,3 +185,10 @@ class Supervised:
     async def _wait(self, *futures: asyncio.Future[Any], timeout: float | None = None) -> None:
         """Until one of the futures is done, the supervision is stopped, or the time is over."""
         await asyncio.wait([*futures, self._stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _remote() -> type[RemoteSession]:
+    """Imported with the first remote server, in a thread, because the SDK takes most of a second to load."""
+    from voice_bridge.remote import RemoteSession
+
+    return RemoteSession
