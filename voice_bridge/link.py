@@ -46,7 +46,8 @@ class LinkStatus:
 
     name: str
     connected: bool = False
-    reason: str = "not dialled yet"
+    greeted: bool = False
+    reason: str = ""
     dials: int = 0
     since: float = field(default_factory=time.monotonic)
 
@@ -178,6 +179,7 @@ class _Session:
                 self._received_at = time.monotonic()
                 if not self.greeted:
                     self.greeted = b'"initialize"' in data or b'"server/discover"' in data
+                    self._link.status.greeted = self.greeted
                 message(key, data)
         except websockets.ConnectionClosed:
             if not self._redial:

@@ -42,15 +42,15 @@ class OneLine(logging.Formatter):
         return text
 
 
-def configure(stream: TextIO | None = None, *, verbose: bool = False) -> None:
-    """Send the package's log to a stream, stderr by default."""
+def configure(stream: TextIO | None = None, *, quiet: bool = False) -> None:
+    """Send the package's log to a stream, stderr by default; `quiet` keeps to errors."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(OneLine("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
     # Other packages' warnings go the same way: an address in one of them is masked too.
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    LOG.setLevel(logging.DEBUG if verbose else logging.INFO)
+    LOG.setLevel(logging.ERROR if quiet else logging.INFO)
 
 
 @dataclass(slots=True)

@@ -280,7 +280,7 @@ class Router:
         if isinstance(item, Own):
             return self._own_answered(server, item.ask, result, error, now)
         if result is None:
-            return [Send(item.client.key, jsonrpc.error_raw(item.id, error or jsonrpc.EMPTY))]
+            return [_refused_by_server(item, error or jsonrpc.EMPTY)]
         return [_delivered(item, server, result)]
 
     def _own_answered(self, server: Server, ask: Ask, result: Raw | None, error: Raw | None, now: float) -> list[Send]:
@@ -363,6 +363,13 @@ def _delivered(call: Call, server: Server, result: bytes | Raw) -> Send:
     if limit is not None and call.method == "tools/call":
         result = shaping.fit(bytes(result), limit - len(call.id) - shaping.FRAME)
     return Send(client.key, jsonrpc.result(call.id, result))
+
+
+def _refused_by_server(call: Call, error: bytes | Raw) -> Send:
+    limit = call.client.view.max_result_bytes
+    if limit is not None:
+        error = shaping.fit_error(bytes(error), limit - len(call.id) - shaping.FRAME)
+    return Send(call.client.key, jsonrpc.error_raw(call.id, error))
 
 
 def _failed(call: Call, code: int, text: str) -> Send:

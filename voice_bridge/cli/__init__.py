@@ -19,6 +19,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "cloud": "cloud",
     "tools": "tools",
     "call": "call",
+    "check": "check",
+    "init": "init",
     "ingest": "ingest",
 }
 

@@ -1,0 +1,171 @@
+"""`voice-bridge check`: what is wrong, and the remedy, before a device finds out."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from voice_bridge import log, platforms
+from voice_bridge.bridge import NO_ENDPOINT
+from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.config import EndpointSettings, Settings
+from voice_bridge.errors import UsageError
+from voice_bridge.hub import Hub
+from voice_bridge.link import Link
+from voice_bridge.lock import EndpointLock
+from voice_bridge.log import plural
+from voice_bridge.supervisor import State
+
+HANDSHAKE_WITHIN = 15.0
+BYTES_A_TOKEN = 4
+MANY_TOKENS = 3000
+_EXTRAS = {
+    "documents": ("chromadb", "document search"),
+    "agent": ("anthropic", "voice-bridge agent and chat"),
+    "postgres": ("psycopg", "the database server with PostgreSQL"),
+}
+
+
+def check(
+    servers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME|SCRIPT …]", help="Check only these servers or scripts."),
+    ] = None,
+    config: ConfigOption = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not dial the endpoint.")] = False,
+) -> None:
+    """Start, list and stop every server, dial the endpoint, and say what is wrong. Status 1 when something is."""
+    log.configure(quiet=True)
+    settings = settings_for(servers or [], config)
+    if not platforms.run(_Report(settings, dial=not offline).run()):
+        raise typer.Exit(1)
+
+
+class _Report:
+    def __init__(self, settings: Settings, *, dial: bool) -> None:
+        self._settings, self._dial = settings, dial
+        self._faults = 0
+
+    async def run(self) -> bool:
+        """Prints the report; False when something is wrong."""
+        self._say_settings()
+        async with Hub(self._settings) as hub:
+            await hub.settled()
+            self._say_servers(hub)
+            with hub.local_client() as client:
+                self._say_size([(client.owner(tool["name"]), tool) for tool in await client.tools()])
+            if self._dial:
+                await self._say_endpoints(hub)
+        self._say_extras()
+        print()
+        print("All is well." if not self._faults else f"{plural(self._faults, 'thing')} to put right.")
+        return not self._faults
+
+    def _good(self, text: str) -> None:
+        print(f"  ok    {text}")
+
+    def _bad(self, text: str) -> None:
+        self._faults += 1
+        print(f"  WRONG {log.mask(text)}")
+
+    def _say_settings(self) -> None:
+        print(f"Settings: {self._settings.source or 'none, a script was named'}")
+        for sentence in self._settings.problems.values():
+            self._bad(sentence)
+        for sentence in self._settings.warnings:
+            print(f"  note  {sentence}")
+        if not self._settings.problems:
+            self._good(
+                f"{plural(len(self._settings.servers), 'server')}, {plural(len(self._settings.endpoints), 'endpoint')}"
+            )
+
+    def _say_servers(self, hub: Hub) -> None:
+        print("Servers:")
+        for status in hub.statuses():
+            if status.state is State.READY:
+                self._good(f"{status.name}: {plural(status.tools, 'tool')}, ready in {status.took:.2f} s")
+            else:
+                self._bad(f"{status.name}: {status.reason}")
+        for server in self._settings.servers.values():
+            if server.disabled:
+                print(f"  off   {server.name}")
+        if not self._settings.enabled_servers:
+            self._bad("no server is switched on")
+
+    def _say_size(self, tools: list[tuple[str, dict[str, Any]]]) -> None:
+        """Clouds give every request the whole list, so its size costs time and attention in each conversation."""
+        if not tools:
+            return
+        sizes: dict[str, int] = {}
+        for owner, tool in tools:
+            text = json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
+            sizes[owner] = sizes.get(owner, 0) + len(text.encode()) // BYTES_A_TOKEN
+        total = sum(sizes.values())
+        print("Tool list:")
+        self._good(f"{plural(len(tools), 'tool')}, about {total:,} tokens for the model in each conversation")
+        if total > MANY_TOKENS:
+            largest = max(sizes, key=lambda owner: sizes[owner])
+            advice = 'leave some out with "tools": {"include": […]}'
+            print(f"  note  voice models work best below {MANY_TOKENS:,}; {largest} takes {sizes[largest]:,}: {advice}")
+
+    async def _say_endpoints(self, hub: Hub) -> None:
+        print("Endpoints:")
+        if not self._settings.enabled_endpoints:
+            self._bad(NO_ENDPOINT)
+        async with asyncio.TaskGroup() as group:
+            for endpoint in self._settings.enabled_endpoints:
+                group.create_task(self._say_endpoint(hub, endpoint))
+
+    async def _say_endpoint(self, hub: Hub, endpoint: EndpointSettings) -> None:
+        try:
+            lock = EndpointLock(endpoint.name, endpoint.url)
+        except UsageError as busy:
+            print(f"  note  {busy}, so it was not dialled")
+            return
+        with lock:
+            began = time.monotonic()
+            reason = await _shake_hands(hub, endpoint, self._settings)
+        if reason:
+            self._bad(f"{endpoint.name}: {reason}")
+        else:
+            self._good(f"{endpoint.name}: connected and greeted in {time.monotonic() - began:.2f} s")
+
+    def _say_extras(self) -> None:
+        print("Extras:")
+        for extra, (module, what) in _EXTRAS.items():
+            if importlib.util.find_spec(module) is not None:
+                self._good(f"{extra} ({what})")
+            else:
+                print(f"  off   {extra} ({what}): pip install 'mcp-voice-bridge[{extra}]'")
+
+
+class _Plug:
+    """The link's way to the hub, for one handshake."""
+
+    def __init__(self, hub: Hub, endpoint: EndpointSettings) -> None:
+        self._hub, self._endpoint = hub, endpoint
+        self.message, self.closed = hub.client_message, hub.close_client
+
+    def opened(self, deliver: Callable[[bytes], None]) -> str:
+        return self._hub.open_client(self._hub.view(self._endpoint), deliver)
+
+
+async def _shake_hands(hub: Hub, endpoint: EndpointSettings, settings: Settings) -> str:
+    """Dials once; empty when the cloud greeted us, else why not."""
+    link = Link(endpoint.name, endpoint, settings.bridge, _Plug(hub, endpoint))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(link.run(lambda: asyncio.sleep(0)))
+        deadline = time.monotonic() + HANDSHAKE_WITHIN
+        while not link.status.greeted and not link.status.reason and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)  # the answer to the greeting goes out before the line is dropped
+        running.cancel()
+    if link.status.greeted:
+        return ""
+    return link.status.reason or f"connected, but no handshake came within {HANDSHAKE_WITHIN:g} s"
