@@ -106,20 +106,27 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-_ID_MEMBER = re.compile(rb'"id"\s*:\s*(-?\d{1,19})\s*[,}]')
+_VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ANSWER = rb'"(?:result|error)"\s*:'
+_ID_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + rb'"id"\s*:\s*(\d{1,19})\s*,\s*' + _VERSION + _ANSWER)
+_ID_LATER = re.compile(rb"\s*\{\s*" + _VERSION + _ANSWER)
+_ID_LAST = re.compile(rb'"id"\s*:\s*(\d{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 
 
 def salvage_id(data: bytes) -> int | None:
-    """The integer id of a message that `parse` refused, or None when it cannot be told.
+    """The integer id of an answer that `parse` refused, or None when it cannot be told for certain.
 
-    Read leniently where the whole is at hand; else from the first `"id"` near either end, where servers write it.
+    Read leniently where the whole is at hand; else from either end, where servers write it. An `"id"` elsewhere is
+    part of the payload, and a request's id is its author's own: either could be the number of somebody else's call.
     """
     try:
         loose = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        found = _ID_MEMBER.search(data[:512]) or _ID_MEMBER.search(data[-512:])
+        found = _ID_FIRST.match(data) or (_ID_LAST.search(data[-512:]) if _ID_LATER.match(data) else None)
         return int(found[1]) if found else None
-    found_id = loose.get("id") if isinstance(loose, dict) else None
+    if not isinstance(loose, dict) or "method" in loose or not loose.keys() & {"result", "error"}:
+        return None
+    found_id = loose.get("id")
     return found_id if type(found_id) is int else None
 
 
@@ -181,7 +188,7 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
     """The members of a raw JSON object, each still raw; empty for anything that is not an object."""
     try:
         return _members(raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return {}
 
 
@@ -189,7 +196,7 @@ def load(raw: bytes | Raw) -> Any:
     """A raw JSON value as Python objects; None where it does not decode. Never for what is forwarded."""
     try:
         return msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 
@@ -200,5 +207,5 @@ def elements(raw: bytes | Raw) -> list[Raw]:
     """The elements of a raw JSON array, each still raw; empty for anything that is not an array."""
     try:
         return _elements(raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return []

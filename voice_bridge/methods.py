@@ -108,7 +108,7 @@ def listing(router: Router, client: Client, id_: bytes, kind: str) -> bytes:
 def _call_tool(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
     try:
         call = _decode_call(params)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _invalid(client, id_, "tools/call needs params with the name of a tool")
     entry = router.catalog_of(client).tools.get(call.name)
     if entry is None:
@@ -184,6 +184,8 @@ def _subscribe(router: Router, client: Client, id_: bytes, params: Params, now: 
 
 def _unsubscribe(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
     uri = jsonrpc.load(jsonrpc.members(params).get("uri", b"null"))
+    if not isinstance(uri, str):
+        return _no_resource(client, id_, params)
     sends = [
         send
         for server in router.visible(client)

@@ -54,6 +54,8 @@ def resource_updated(router: Router, server: Server, params: bytes | Raw) -> lis
     """Tells those who subscribed, each in its own era's way."""
     method = "notifications/resources/updated"
     uri = jsonrpc.load(jsonrpc.members(params).get("uri", b"null"))
+    if not isinstance(uri, str):
+        return []
     sends = []
     for key in sorted(server.subscribers.get(uri, ())):
         client = router.clients.get(key)
