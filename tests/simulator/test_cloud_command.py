@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -118,7 +120,7 @@ def test_a_token_is_checked_and_shown_only_in_the_line_to_paste() -> None:
         url = address(screen.wait_for("Type help"))
         assert url.endswith("?token=s3cret%20word")
         with bridge(url + "x"):
-            screen.wait_for("a bridge was turned away: wrong token (401)")
+            screen.wait_for("turned away: wrong token (401)")
         with bridge(url):
             screen.wait_for("bridge 1 is child 1, 9 tools")
         screen.wait_for("bridge 1 is gone")
@@ -153,6 +155,17 @@ def test_a_slow_call_does_not_hold_up_the_prompt_and_can_be_cut_off() -> None:
         screen.wait_for("no bridge is connected: start one with the line above")
         screen.press("help\n")
         screen.wait_for("NAME key=value")
+
+
+def test_a_browser_is_told_from_a_bridge() -> None:
+    with terminal(CLOUD) as screen:
+        url = address(screen.wait_for("Type help")).replace("ws:", "http:")
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(url, timeout=PATIENCE)
+        screen.wait_for("turned away: Failed to open a WebSocket connection: ")
+        screen.press("quit\n")
+        assert screen.end() == 0
+        assert "Traceback" not in screen.seen
 
 
 def test_sigterm_ends_it_with_status_0() -> None:

@@ -76,7 +76,7 @@ class TestOnce:
     async def test_a_bridge_that_dies_in_a_call(self, capsys: pytest.CaptureFixture[str]) -> None:
         status, out = await play(capsys, *TINY_BRIDGE, *CHILD, "tools=calculate", "die")
         assert status == 1
-        assert "The demonstration failed: " in out
+        assert "The demonstration failed: the bridge ended with status 0." in out
         assert "  out of cheese" in out
 
     async def test_a_command_that_does_not_exist(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +91,7 @@ class TestOnce:
         assert status == 1
         assert "The demonstration failed: the bridge did not dial within 1 s." in out
         assert "The bridge said nothing." in out
-        found = re.search(r"as process (\d+)", out)
+        found = re.search(r"\(process (\d+)\)", out)
         assert found
         assert not psutil.pid_exists(int(found[1]))
 
@@ -102,7 +102,7 @@ class TestTheRealBridge:
     @pytest.mark.parametrize("key", [CTRL_C, CTRL_C + CTRL_C, CTRL_D, "quit\n"])
     def test_it_stays_with_a_prompt_and_stops_the_bridge_at_the_end(self, key: str) -> None:
         with terminal([*COMMAND, "demo"]) as screen:
-            started = re.search(r"as process (\d+)", screen.wait_for("mcp_settings.json"))
+            started = re.search(r"\(process (\d+)\)", screen.wait_for(")."))
             assert started
             bridge = psutil.Process(int(started[1]))
             shown = screen.wait_for("Type help for the commands.")
@@ -126,7 +126,7 @@ class TestTheRealBridge:
 
     def test_ctrl_c_in_the_middle_is_clean(self) -> None:
         with terminal([*COMMAND, "demo"]) as screen:
-            started = re.search(r"as process (\d+)", screen.wait_for("mcp_settings.json"))
+            started = re.search(r"\(process (\d+)\)", screen.wait_for(")."))
             assert started
             screen.press(CTRL_C)
             assert screen.end() == 0
@@ -135,7 +135,7 @@ class TestTheRealBridge:
 
     def test_a_bridge_that_dies_at_the_prompt_ends_the_demonstration(self) -> None:
         with terminal([*COMMAND, "demo"]) as screen:
-            started = re.search(r"as process (\d+)", screen.wait_for("mcp_settings.json"))
+            started = re.search(r"\(process (\d+)\)", screen.wait_for(")."))
             assert started
             screen.wait_for("Type help for the commands.")
             psutil.Process(int(started[1])).kill()

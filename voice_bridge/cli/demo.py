@@ -9,11 +9,11 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -89,27 +89,35 @@ async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
         try:
             async with bridge, asyncio.TaskGroup() as tasks:
                 screen.say(
-                    f"The bridge is started on it as process {bridge.pid}, with the servers of {_short(settings)}."
+                    f"The bridge is started on it, with the servers of {_short(settings)} (process {bridge.pid})."
                 )
                 death = tasks.create_task(bridge.ended())
-                failures = await _voice_path(cloud, bridge, screen.say)
-                screen.say(
-                    f"\n{failures} of {count(len(QUESTIONS), 'question')} failed."
-                    if failures
-                    else _next_steps(settings)
-                )
+                failures = await _or_death(_voice_path(cloud, bridge, screen.say), death)
+                if failures:
+                    screen.say(f"\n{failures} of {count(len(QUESTIONS), 'question')} failed.")
+                    _show_log(bridge, screen.say)
+                else:
+                    screen.say(_next_steps(settings))
                 if stay:
                     screen.say("\nThe cloud stays for you to try things. Type help for the commands.")
                     console.narrating = True
                     await console.run(cloud, lines(sys.stdin))
                 death.cancel()
         except* (BridgeEnded, DemoFailed, SessionError, OSError) as errors:
-            trouble = f"\nThe demonstration failed: {_first(errors)}."
+            trouble = _first(errors)
         if trouble:
-            screen.say(trouble)
-        if trouble or failures:
+            screen.say(f"\nThe demonstration failed: {trouble}.")
             _show_log(bridge, screen.say)
         return 1 if trouble or failures else 0
+
+
+async def _or_death(work: Coroutine[Any, Any, int], death: asyncio.Task[NoReturn]) -> int:
+    """The work; when its connection ends and the bridge's own end explains that, this is what is raised."""
+    try:
+        return await work
+    except SessionError:
+        await asyncio.wait([death], timeout=1)
+        raise
 
 
 async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[str], None]) -> int:
@@ -125,9 +133,8 @@ async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[s
     for server in bridge.servers():
         tally = "" if server.tools is None else count(server.tools, "tool")
         say(f"  {server.name:<20} {tally:>8}   ready in {server.seconds:.2f} s")
-    say(
-        f"Together they offer {count(len(tools), 'tool')}: {', '.join(tool.spoken for tool in tools) or 'none at all'}."
-    )
+    names = ", ".join(tool.spoken for tool in tools) or "none at all"
+    say(f"Together they offer {count(len(tools), 'tool')}: {names}.")
     return sum([not await _ask(session, question, say) for question in QUESTIONS])
 
 
@@ -139,22 +146,24 @@ async def _dialled(cloud: VoiceCloud) -> Session:
 
 
 async def _tools_in_time(session: Session) -> list[Tool]:
-    """The tools, listed anew whenever the bridge announces a change while one of the questions lacks its tool."""
+    """The tools, listed anew when the bridge announces more while one of the questions lacks its tool."""
     tools = await session.ready()
     started_at = time.monotonic()
-    while missing := [question for question in QUESTIONS if _find(tools, question.tool) is None]:
+    announced = True
+    while announced and (missing := [question for question in QUESTIONS if _find(tools, question.tool) is None]):
         patience = NEEDED_WITHIN if any(question.needed for question in missing) else WANTED_WITHIN
-        announced = len(session.notifications)
-        try:
-            await session.until(
-                lambda announced=announced: len(session.notifications) > announced,  # type: ignore[misc]
-                started_at + patience - time.monotonic(),
-                "no further tool was announced",
-            )
-        except NoAnswer:
-            break
+        announced = await _announcement(session, started_at + patience - time.monotonic())
         tools = await session.list_tools()
     return tools
+
+
+async def _announcement(session: Session, patience: float) -> bool:
+    before = len(session.notifications)
+    try:
+        await session.until(lambda: len(session.notifications) > before, patience, "nothing was announced")
+    except NoAnswer:
+        return False
+    return True
 
 
 async def _ask(session: Session, question: Question, say: Callable[[str], None]) -> bool:
@@ -185,9 +194,8 @@ def spoken(reply: Reply) -> str:
         return shorten(reply.text)
     while isinstance(data, (dict, list)) and data:
         if isinstance(data, dict):
-            data = next(
-                (data[key] for key in ("value", "result", "datetime") if key in data), next(iter(data.values()))
-            )
+            telling = [key for key in ("value", "result", "datetime") if key in data]
+            data = data[telling[0] if telling else next(iter(data))]
         else:
             data = data[0]
     return str(data)

@@ -15,7 +15,17 @@ from urllib.parse import parse_qs, quote, urlsplit
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from voice_bridge.simulator.events import Attempt, Closed, Event, Failed, Framed, Ignored, Opened, Ready, Rejected
+from voice_bridge.simulator.events import (
+    Attempt,
+    Closed,
+    Event,
+    Failed,
+    Framed,
+    Ignored,
+    Opened,
+    Ready,
+    Rejected,
+)
 from voice_bridge.simulator.kinds import OFFICIAL, Kind
 from voice_bridge.simulator.messages import BadAnswer, Disconnected, NoAnswer
 from voice_bridge.simulator.session import Session
@@ -74,6 +84,7 @@ class VoiceCloud:
             HOST,
             self.port,
             process_request=self._admit,
+            process_response=self._record,
             compression=None,
             max_size=self.kind.max_size,
             ping_interval=None,
@@ -134,25 +145,26 @@ class VoiceCloud:
     # ---- inside
 
     async def _admit(self, ws: ServerConnection, request: Request) -> Response | None:
-        at = time.monotonic()
         await self._gate.wait()
-        path = urlsplit(request.path).path
         if self._refusal is not None:
             status, retry_after = self._refusal
-            why = f"told to answer {status}"
-        elif ws.transport.is_closing():
-            status, retry_after, why = 408, None, "the bridge gave up waiting"
-        elif not self._token_fits(request) and self.kind.bad_token < 1000:
-            status, retry_after, why = self.kind.bad_token, None, "wrong token"
-        else:
-            self.attempts.append(Attempt(at, path, request.headers, 101))
-            return None
-        response = ws.respond(status, why + "\n")
-        if retry_after is not None:
-            response.headers["Retry-After"] = f"{retry_after:g}"
-        self.attempts.append(Attempt(at, path, request.headers, status))
-        self._on_event(Rejected(self.attempts[-1], why))
-        return response
+            response = ws.respond(status, f"this cloud was told to answer {status}\n")
+            if retry_after is not None:
+                response.headers["Retry-After"] = f"{retry_after:g}"
+            return response
+        if ws.transport.is_closing():
+            return ws.respond(408, "the bridge gave up waiting\n")
+        if not self._token_fits(request) and self.kind.bad_token < 1000:
+            return ws.respond(self.kind.bad_token, "wrong token\n")
+        return None
+
+    def _record(self, _: ServerConnection, request: Request, response: Response) -> None:
+        status = response.status_code
+        attempt = Attempt(time.monotonic(), urlsplit(request.path).path, request.headers, status)
+        self.attempts.append(attempt)
+        if status != 101:
+            why = (response.body or b"").decode("utf-8", "replace").partition("\n")[0]
+            self._on_event(Rejected(attempt, why))
 
     def _token_fits(self, request: Request) -> bool:
         return self.token is None or hmac.compare_digest(_token_of(request).encode(), self.token.encode())

@@ -12,7 +12,7 @@ from voice_bridge.simulator.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One handshake a bridge tried. `at` is `time.monotonic()`; the path is kept without its query."""
+    """One handshake that was tried. `at` is `time.monotonic()` at its answer; the path comes without its query."""
 
     at: float
     path: str

@@ -34,7 +34,7 @@ def describe(event: Event) -> str:
         case Closed(session, code, reason):
             return f"bridge {session.number} is gone: closed with {code}" + (f" {reason}" if reason else "")
         case Rejected(attempt, why):
-            return f"a bridge was turned away: {why}" + ("" if attempt.status == 101 else f" ({attempt.status})")
+            return f"turned away: {why}" + ("" if attempt.status == 101 else f" ({attempt.status})")
         case Ignored(session, dropped):
             return f"bridge {session.number} sent what this cloud drops: {dropped.why}\n  {shorten(dropped.frame.data)}"
     return ""
