@@ -7,8 +7,8 @@ The SDK's own retries are off, because a wait must be shown and must end with Ct
 from __future__ import annotations
 
 import asyncio
-import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -24,8 +24,8 @@ from voice_bridge.errors import UsageError
 from voice_bridge.log import keep_secret, mask
 
 SET_UP = (
-    "The agent needs a model: put ANTHROPIC_API_KEY=… (a key from platform.claude.com) into the environment "
-    "or the .env file, or point ANTHROPIC_BASE_URL at a local server that speaks the Messages API."
+    "the agent needs a model: set ANTHROPIC_API_KEY to a key from platform.claude.com, in the environment or the "
+    ".env file, or point ANTHROPIC_BASE_URL at a local server that speaks the Messages API"
 )
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _SLOWEST_RETRY = 30.0
@@ -47,8 +47,10 @@ class MessagesClient:
     Raises `UsageError` when the environment says neither which key nor which server to use.
     """
 
-    def __init__(self, model: str | None, max_tokens: int, *, retries: int, first_wait: float) -> None:
-        self._client = _connect()
+    def __init__(
+        self, model: str | None, max_tokens: int, environ: Mapping[str, str], *, retries: int, first_wait: float
+    ) -> None:
+        self._client = _connect(environ)
         self._explain = Explainer(self.address)
         self.model = model or current_sonnet()
         self._max_tokens = max_tokens
@@ -134,20 +136,20 @@ def _whole(message: anthropic.types.Message) -> Reply:
     )
 
 
-def _connect() -> anthropic.AsyncAnthropic:
+def _connect(environ: Mapping[str, str]) -> anthropic.AsyncAnthropic:
     options: dict[str, Any] = {"max_retries": 0}
-    found = {name: _header_value(name) for name in _CREDENTIALS if os.environ.get(name, "").strip()}
+    found = {name: _header_value(environ, name) for name in _CREDENTIALS if environ.get(name, "").strip()}
     if "ANTHROPIC_API_KEY" in found:
         options["api_key"] = found["ANTHROPIC_API_KEY"]
     elif found:
         options["auth_token"] = found["ANTHROPIC_AUTH_TOKEN"]
     keep_secret(*found.values())
-    base_url = os.environ.get("ANTHROPIC_BASE_URL", "").strip()
+    base_url = environ.get("ANTHROPIC_BASE_URL", "").strip()
     if base_url:
         if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
             raise UsageError("ANTHROPIC_BASE_URL is not an http:// or https:// address, such as http://127.0.0.1:8080")
         options["base_url"] = base_url
-    if base_url and not found and not os.environ.get("ANTHROPIC_PROFILE"):
+    if base_url and not found and not environ.get("ANTHROPIC_PROFILE"):
         # A local server wants no key, and must not get the one the SDK would find in the user's profile.
         without_key: dict[str, Any] = {"Authorization": anthropic.omit}
         return anthropic.AsyncAnthropic(**options, api_key="none", default_headers=without_key)
@@ -160,9 +162,9 @@ def _connect() -> anthropic.AsyncAnthropic:
     return client
 
 
-def _header_value(name: str) -> str:
+def _header_value(environ: Mapping[str, str], name: str) -> str:
     """The variable's value as a header can carry it (RFC 9110 §5.5). Never shows it."""
-    value = os.environ[name].strip()
+    value = environ[name].strip()
     if not re.fullmatch(r"[\x21-\x7e]+", value):
         raise UsageError(f"{name} holds a space, a line break or a letter that no key has; set it again")
     return value

@@ -8,7 +8,8 @@ as it stands; a reply that was cut or refused runs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,7 @@ from typing import Self
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.events import Answer, Emit, Event
 from voice_bridge.agent.permissions import Approve, Permissions
-from voice_bridge.agent.tools import ToolSource
+from voice_bridge.agent.tools import NoTools, ToolSource
 from voice_bridge.agent.turn import Turn
 from voice_bridge.errors import UsageError, VoiceBridgeError
 
@@ -41,16 +42,17 @@ class Agent:
             answer = await agent.ask("How many people work in Engineering?")
             print(answer.answer)
 
-    `tools` is any `ToolSource`. `deny` holds globs, `approve` asks a person about tools that are not
-    annotated read-only; without it and without `allow_all` those are refused. `result_budget` is in
-    characters per tool result, `context_window` in tokens, `first_wait` in seconds.
+    `tools` is any `ToolSource`, and may be set later. `deny` holds globs, `approve` asks a person about tools
+    that are not annotated read-only; without it and without `allow_all` those are refused. `result_budget` is
+    in characters per tool result, `context_window` in tokens, `first_wait` in seconds. `environ` holds the
+    `ANTHROPIC_…` variables.
 
     Raises `UsageError` when no model is set up or the `agent` extra is missing.
     """
 
     def __init__(
         self,
-        tools: ToolSource,
+        tools: ToolSource | None = None,
         *,
         model: str | None = None,
         max_iterations: int = 8,
@@ -64,6 +66,7 @@ class Agent:
         context_window: int = 200_000,
         retries: int = 6,
         first_wait: float = 1.0,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         try:
             from voice_bridge.agent.client import MessagesClient
@@ -71,8 +74,8 @@ class Agent:
             raise UsageError(MISSING_EXTRA) from error
         if max_iterations < 1:
             raise UsageError(f"max_iterations is {max_iterations}; it must be at least 1")
-        self.tools = tools
-        self.client = MessagesClient(model, max_tokens, retries=retries, first_wait=first_wait)
+        self.tools: ToolSource = tools or NoTools()
+        self.client = MessagesClient(model, max_tokens, environ, retries=retries, first_wait=first_wait)
         self.conversation = conversation or Conversation()
         self.permissions = Permissions(allow_all, tuple(deny), approve)
         self.system = system
@@ -80,6 +83,7 @@ class Agent:
         self.max_tokens = max_tokens
         self.result_budget = result_budget
         self.context_window = context_window
+        self.answer = Answer()
         self.noted: set[str] = set()
         self.tokens_per_byte = 0.3
 
@@ -96,11 +100,14 @@ class Agent:
         """The answer to `question`, after as many tool calls as it takes, up to `max_iterations` rounds.
 
         `emit` is called with each `Event` as it happens. Cancelling the task stops the turn and leaves
-        a valid conversation. Raises `ModelError` and `StoreError`; the question stays in the conversation.
+        a valid conversation. Raises `ModelError` and `StoreError`; the question stays in the conversation,
+        and `self.answer` has the tool calls made until then.
         """
         if not question.strip():
             raise UsageError("The question is empty.")
-        return await Turn(self, emit or _ignore).run(question)
+        turn = Turn(self, emit or _ignore)
+        self.answer = turn.answer
+        return await turn.run(question)
 
     @asynccontextmanager
     async def stream(self, question: str) -> AsyncIterator[AsyncIterator[Event]]:

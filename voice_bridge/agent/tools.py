@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from voice_bridge.agent.schemas import UnusableSchema, repair, unique_name
+from voice_bridge.errors import CallError
 
+INVALID_PARAMS = -32602  # JSON-RPC 2.0 §5.1
 # Messages API, tool definitions: the name's pattern.
 _LONGEST_NAME = 128
 _BAD_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -28,6 +30,19 @@ class ToolSource(Protocol):
 
     def owner(self, name: str) -> str:
         """The server that owns a tool."""
+
+
+class NoTools:
+    """A source with nothing in it."""
+
+    async def tools(self) -> list[dict[str, Any]]:
+        return []
+
+    async def call(self, name: str, arguments: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+        raise CallError(INVALID_PARAMS, f"there is no tool {name!r}")
+
+    def owner(self, name: str) -> str:
+        return ""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from voice_bridge.agent import history
+from voice_bridge.agent.calls import Calls
 from voice_bridge.agent.errors import Refused, TooLong
 from voice_bridge.agent.events import (
     Answer,
@@ -19,15 +19,10 @@ from voice_bridge.agent.events import (
     TextDelta,
     TextDiscarded,
     TextEnded,
-    ToolCall,
-    ToolFinished,
-    ToolStarted,
 )
 from voice_bridge.agent.history import Block
-from voice_bridge.agent.results import to_content
-from voice_bridge.agent.tools import Tool, Toolbox, toolbox
-from voice_bridge.errors import VoiceBridgeError
-from voice_bridge.log import mask
+from voice_bridge.agent.interrupts import Interrupted
+from voice_bridge.agent.tools import Toolbox, toolbox
 
 if TYPE_CHECKING:
     from voice_bridge.agent.client import Reply
@@ -37,15 +32,6 @@ INTERRUPTED = "interrupted by the user"
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 # How full the context may get before old results are shortened, and how full it is afterwards.
 _FULL, _ROOMY = 0.85, 0.6
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A `tool_use` block, the tool it names, and the record of it in the answer."""
-
-    block: Block
-    tool: Tool | None
-    record: ToolCall
 
 
 class Turn:
@@ -63,14 +49,14 @@ class Turn:
     async def run(self, question: str) -> Answer:
         """The answer; see `Agent.ask`."""
         self._box = await self._list_tools()
-        began = len(self._conversation.messages)
+        began = self._conversation.stored
         self._conversation.append(history.user_message(question))
         try:
             await self._rounds(began)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Interrupted):
             self._keep_what_was_said(INTERRUPTED)
             raise
-        except VoiceBridgeError:
+        except BaseException:
             self._keep_what_was_said("broken off by an error")
             raise
         self._emit(Finished(self.answer))
@@ -93,10 +79,14 @@ class Turn:
             self._conversation.append({"role": "assistant", "content": reply.content})
             self._end_text(reply, final=False)
             if answer.iterations < self._agent.max_iterations:
-                await self._run_calls(calls)
+                await self._calls(calls).run()
             else:
-                self._refuse_calls(calls)
+                limit = self._agent.max_iterations
+                self._calls(calls).refuse(f"the limit of {limit} rounds is reached. Answer now from what is known")
         await self._last_word(began)
+
+    def _calls(self, blocks: list[Block]) -> Calls:
+        return Calls(self._agent, self._box, blocks, self.answer, self._emit)
 
     async def _last_word(self, began: int) -> None:
         """At the cap: one more reply without tools, marked as incomplete."""
@@ -119,7 +109,7 @@ class Turn:
         self._end_text(reply, final=True)
         if reply.stop_reason == "refusal":
             # The API goes on refusing while the refused turn stays in the history (Messages API, "Handling refusals").
-            self._conversation.drop_last(len(self._conversation.messages) - began)
+            self._conversation.drop_last(self._conversation.stored - began)
         elif _has_text(reply.content):
             self._conversation.append(message)
         self.answer.incomplete = _why_incomplete(reply, self.answer.answer)
@@ -200,75 +190,6 @@ class Turn:
         if text not in self._agent.noted:
             self._agent.noted.add(text)
             self._emit(Notice(text))
-
-    async def _run_calls(self, calls: list[Block]) -> None:
-        """Asks for permission one by one, then runs side by side; all results make one message."""
-        try:
-            allowed: list[_Call] = []
-            for call in self._records(calls):
-                refusal = await self._refusal(call)
-                if refusal is None:
-                    allowed.append(call)
-                else:
-                    self._finish(call, refusal, is_error=True)
-            async with asyncio.TaskGroup() as group:
-                for call in allowed:
-                    group.create_task(self._run(call, len(allowed)))
-        except* VoiceBridgeError as failed:
-            raise failed.exceptions[0] from None
-        self._conversation.close_open_calls("no result")
-
-    def _records(self, calls: list[Block]) -> list[_Call]:
-        """The calls of one reply, entered in the answer in the order the model gave them."""
-        records = []
-        for block in calls:
-            tool = self._box.tools.get(block["name"])
-            given = block["input"] if isinstance(block["input"], dict) else {}
-            name, server = (tool.name, tool.server) if tool else (str(block["name"]), "")
-            record = ToolCall(name, tool.arguments(given) if tool else given, server=server, is_error=True)
-            self.answer.tool_calls.append(record)
-            records.append(_Call(block, tool, record))
-        return records
-
-    async def _refusal(self, call: _Call) -> str | None:
-        if call.tool is None:
-            names = ", ".join(self._box.tools) or "none"
-            return f"There is no tool named {call.record.tool!r}. The tools are: {names}."
-        if not isinstance(call.block["input"], dict):
-            return "Not run: the input is not a JSON object."
-        return await self._agent.permissions.refusal(call.tool, call.record.input, self._conversation)
-
-    async def _run(self, call: _Call, together: int) -> None:
-        record = call.record
-        self._emit(ToolStarted(record, together))
-        began = time.perf_counter()
-        try:
-            result = await self._agent.tools.call(record.tool, record.input)
-            is_error = result.get("isError") is True
-        except Exception as error:  # noqa: BLE001  A tool's failure is a result, which the model can act on.
-            said = mask(str(error)) or type(error).__name__
-            result, is_error = {"content": [{"type": "text", "text": f"The call failed: {said}"}]}, True
-        record.milliseconds = round((time.perf_counter() - began) * 1000)
-        self._finish(call, result, is_error=is_error, together=together)
-
-    def _finish(self, call: _Call, result: dict[str, Any] | str, *, is_error: bool, together: int = 1) -> None:
-        content: list[Block] | str
-        if isinstance(result, str):
-            content = text = result
-        else:
-            content, text = to_content(result, self._agent.result_budget)
-        call.record.output, call.record.is_error = text, is_error
-        call_id = call.block["id"]
-        self._conversation.record(call_id, history.tool_result(call_id, content, is_error=is_error))
-        self._emit(ToolFinished(call.record, together))
-
-    def _refuse_calls(self, calls: list[Block]) -> None:
-        limit = self._agent.max_iterations
-        for call in self._records(calls):
-            self._finish(
-                call, f"Not run: the limit of {limit} rounds is reached. Answer now from what is known.", is_error=True
-            )
-        self._conversation.close_open_calls("the limit is reached")
 
     def _known_ids(self) -> set[str]:
         return {call["id"] for message in self._conversation.messages for call in history.tool_uses(message)}

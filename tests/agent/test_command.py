@@ -1,0 +1,276 @@
+"""`voice-bridge agent` and piped `voice-bridge chat`, as a shell runs them, with real servers behind the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.children import ROOT
+from tests.agent.messages_api import MessagesAPI, Reply, calls, error, numbers, results, text
+
+COMMAND = [sys.executable, "-m", "tests.agent.command"]
+
+
+def run(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_average_salary_goes_from_the_database_to_the_calculator(api: MessagesAPI, tmp_path: Path) -> None:
+    def model(request: dict[str, Any]) -> Reply:
+        """Puts what it got from the last tool into the next one, as a model would."""
+        seen = results(request)
+        if not seen:
+            sql = "SELECT AVG(salary) AS average, SUM(salary) AS total FROM employees WHERE department = 'Engineering'"
+            return calls(("query_database", {"sql": sql}))
+        average, total = sorted(n for n in numbers(seen[:1]) if n > 1000)[:2]
+        if len(seen) == 1:
+            return calls(("calculate", {"expression": f"{total:.0f} * 0.12"}))
+        (bonus,) = [n for n in numbers(seen[1:]) if 1000 < n < total]
+        return text(f"The average is {average:,.0f}; 12 % of {total:,.0f} is {bonus:,.0f}.")
+
+    api.answerer = model
+    servers = {
+        name: {"command": sys.executable, "args": ["-m", f"servers.{name}"], "cwd": str(ROOT)}
+        for name in ("database", "math_evaluator")
+    }
+    config = tmp_path / "settings.json"
+    config.write_text(json.dumps({"mcpServers": servers}))
+    done = run(
+        "agent", "What is the average salary in Engineering, and a bonus of 12 %?", "--config", str(config), "--json"
+    )
+    result = json.loads(done.stdout)
+    assert result["answer"] == "The average is 141,600; 12 % of 708,000 is 84,960."
+    assert result["iterations"] == 3
+    assert [(call["tool"], call["server"]) for call in result["tool_calls"]] == [
+        ("query_database", "database"),
+        ("calculate", "math_evaluator"),
+    ]
+    assert result["usage"]["cache_read_input_tokens"] > 0
+    assert "Calling query_database {'sql':" in done.stderr
+    assert done.returncode == 0
+    assert api.refusals == []
+
+
+def test_the_plain_output_is_the_answer_then_rounds_and_numbered_calls(api: MessagesAPI, settings: Path) -> None:
+    api.replies = [calls(("echo", {"text": "x"}), ("fail", {}), say="Wait."), text("It is **x**.")]
+    done = run("agent", "what?", "--config", str(settings))
+    assert done.stdout == (
+        "It is **x**.\n\nIterations: 2\nTool calls:\n"
+        "  1. echo {'text': 'x'}\n     -> x\n  2. fail {}\n     -> (error) the disk is full\n"
+    )
+    lines = done.stderr.splitlines()
+    assert lines[:3] == ["Wait.", "Calling echo {'text': 'x'}", "Calling fail {}"]
+    assert sorted(lines[3:5]) == ["Failed of fail: the disk is full", "Result of echo: x"]
+    assert lines[5].startswith("Tokens: input ")
+    assert done.returncode == 0
+
+
+def test_json_is_one_object_also_when_it_fails(api: MessagesAPI, settings: Path) -> None:
+    api.replies = [calls(("echo", {"text": "x"})), error(403, "permission_error", "not yours")]
+    done = run("agent", "what?", "--json", "--config", str(settings))
+    result = json.loads(done.stdout)
+    assert "not yours" in result["error"]
+    assert result["tool_calls"][0]["output"] == "x"
+    assert "not yours" in done.stderr
+    assert done.returncode == 1
+
+
+def test_without_a_key_a_sentence_comes_at_once(settings: Path, log: Path) -> None:
+    done = run("agent", "what?", "--config", str(settings))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "set ANTHROPIC_API_KEY" in done.stderr
+    assert not log.exists()
+
+
+def test_the_key_may_be_in_the_env_file_beside_the_settings(
+    api: MessagesAPI, settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (settings.parent / ".env").write_text("\n".join(f"{name}={value}" for name, value in api.environment.items()))
+    for name in api.environment:
+        monkeypatch.delenv(name)
+    done = run("agent", "what?", "--config", str(settings))
+    assert done.stdout.startswith("Done.")
+
+
+def test_a_wrong_key_says_where_the_key_goes_and_shows_none(api: MessagesAPI, settings: Path) -> None:
+    done = run("agent", "what?", "--config", str(settings), ANTHROPIC_API_KEY="sk-wrong-987654321")
+    assert done.returncode == 1
+    assert "put a valid one into ANTHROPIC_API_KEY" in done.stderr
+    assert "987654321" not in done.stdout + done.stderr
+
+
+def test_no_network_ends_in_a_sentence(settings: Path) -> None:
+    place = {"ANTHROPIC_API_KEY": "sk-0123456789", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    done = run("agent", "what?", "--config", str(settings), **place)
+    assert done.returncode == 1
+    assert "Cannot reach http://127.0.0.1:9" in done.stderr.splitlines()[-1]
+    assert "trying again in 1 s" in done.stderr
+
+
+def test_a_broken_server_leaves_the_others_usable(api: MessagesAPI, settings: Path) -> None:
+    config = json.loads(settings.read_text())
+    config["mcpServers"]["broken"] = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no disk')"]}
+    settings.write_text(json.dumps(config))
+    api.replies = [calls(("echo", {"text": "x"})), text("x")]
+    done = run("agent", "what?", "--config", str(settings))
+    assert done.returncode == 0
+    assert "Server broken is down" in done.stderr
+    assert "no disk" in done.stderr
+    assert "-> x" in done.stdout
+
+
+def test_a_server_that_dies_in_a_call_is_a_result(api: MessagesAPI, settings: Path) -> None:
+    api.replies = [calls(("crash", {})), text("It died.")]
+    done = run("agent", "what?", "--config", str(settings), "--json")
+    (call,) = json.loads(done.stdout)["tool_calls"]
+    assert call["is_error"]
+    assert "trouble" in call["output"]
+    assert "3" in call["output"]
+
+
+def test_tools_that_change_things_run_with_yes_and_not_without(api: MessagesAPI, settings: Path, log: Path) -> None:
+    api.answerer = lambda request: text("ok") if results(request) else calls(("write_note", {"text": "x"}))
+    refused = run("agent", "write", "--config", str(settings), "--json")
+    assert "no terminal to ask" in json.loads(refused.stdout)["tool_calls"][0]["output"]
+    assert not log.exists()
+    run("agent", "write", "--config", str(settings), "--yes")
+    assert "began write_note" in log.read_text()
+
+
+def test_a_conversation_goes_on_and_is_listed(api: MessagesAPI, settings: Path) -> None:
+    first = json.loads(run("agent", "my name is Ada", "--json", "--config", str(settings)).stdout)
+    run("agent", "something else", "--config", str(settings))
+    run("agent", "what is my name?", "--resume", first["conversation"], "--config", str(settings))
+    assert "my name is Ada" in json.dumps(api.requests[-1])
+    run("agent", "sure?", "-c", "--config", str(settings))
+    assert "my name is Ada" in json.dumps(api.requests[-1])
+    listed = run("chat", "--list").stdout.splitlines()
+    assert listed[0].startswith(first["conversation"])
+    assert "3 questions" in listed[0]
+    assert "my name is Ada" in listed[0]
+    assert "something else" in listed[1]
+    unknown = run("agent", "x", "--resume", "nope", "--config", str(settings))
+    assert unknown.returncode == 2
+    assert "chat --list" in unknown.stderr
+
+
+def test_piped_text_is_one_message_and_the_answer_is_plain(api: MessagesAPI, settings: Path) -> None:
+    api.replies = [text("**Two** lines.")]
+    done = run("chat", "--config", str(settings), stdin="line one\nline two\n")
+    assert done.stdout == "**Two** lines.\n"
+    assert api.requests[0]["messages"][0]["content"][0]["text"] == "line one\nline two\n"
+
+
+def test_terminal_codes_from_a_tool_or_the_model_are_not_passed_on(api: MessagesAPI, settings: Path) -> None:
+    api.replies = [calls(("echo", {"text": "\x1b]0;owned\x07\x1b[2J"})), text("red \x1b[31malert")]
+    done = run("agent", "what?", "--config", str(settings))
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_nothing_to_ask_is_a_usage_error(api: MessagesAPI, settings: Path) -> None:
+    done = run("agent", "--config", str(settings), stdin="  \n")
+    assert done.returncode == 2
+    assert "empty" in done.stderr
+
+
+def test_an_unusable_conversation_file_says_what_to_do(api: MessagesAPI, settings: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "conversations.db").write_bytes(b"this is not a database, by no means at all" * 100)
+    done = run("agent", "what?", "--config", str(settings))
+    assert done.returncode == 1
+    assert "conversations.db cannot be used" in done.stderr
+    assert "VOICE_BRIDGE_DATA" in done.stderr
+
+
+def wait_until(log: Path, line: str) -> None:
+    deadline = time.monotonic() + 20
+    while not log.exists() or line not in log.read_text():
+        assert time.monotonic() < deadline, f"{line!r} did not happen"
+        time.sleep(0.02)
+
+
+def started(settings: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "agent", *arguments, "--config", str(settings)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_a_conversation_survives_kill_9_in_the_middle_of_two_calls(api: MessagesAPI, settings: Path, log: Path) -> None:
+    api.replies = [calls(("echo", {"text": "quick"}), ("wait", {})), text("Hello.")]
+    with started(settings, "two things") as process:
+        wait_until(log, "began wait")
+        wait_until(log, "ended echo")
+        # The result is on its way from the server to the agent's file: it is there when stderr shows it.
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("Result of echo"):
+            pass
+        process.kill()
+    done = run("agent", "hello", "-c", "--config", str(settings))
+    assert done.stdout.startswith("Hello.")
+    assert "It was damaged and is repaired: 1 tool call(s)" in done.stderr
+    quick, slow = api.requests[-1]["messages"][2]["content"][:2]
+    assert quick["content"][0]["text"] == "quick"
+    assert "interrupted" in slow["content"][0]["text"]
+    assert api.refusals == []
+    again = run("agent", "again", "-c", "--config", str(settings))
+    assert "damaged" not in again.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_stops_a_question_in_good_order(
+    api: MessagesAPI, settings: Path, log: Path, number: signal.Signals, status: int
+) -> None:
+    api.replies = [calls(("wait", {})), text("Hello.")]
+    with started(settings, "wait", "--json") as process:
+        wait_until(log, "began wait")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert json.loads(out)["answer"] == ""
+    assert "Traceback" not in err
+    wait_until(log, "cancelled wait")
+    done = run("agent", "hello", "-c", "--config", str(settings))
+    assert "damaged" not in done.stderr
+    assert "interrupted by the user" in json.dumps(api.requests[-1])
+
+
+def test_the_package_imports_without_the_sdk() -> None:
+    code = (
+        "import sys, voice_bridge.agent\n"
+        "print([m for m in ('anthropic', 'httpx2', 'rich', 'prompt_toolkit') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_the_extra_a_sentence_names_it(settings: Path) -> None:
+    code = (
+        "import sys; sys.modules['anthropic'] = None\n"
+        "from voice_bridge.agent import Agent\n"
+        "from voice_bridge.errors import UsageError\n"
+        "try: Agent()\n"
+        "except UsageError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, cwd=ROOT)
+    assert 'pip install "mcp-voice-bridge[agent]"' in done.stdout

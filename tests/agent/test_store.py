@@ -1,0 +1,92 @@
+"""Conversations on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from voice_bridge.agent import history
+from voice_bridge.agent.errors import StoreError
+from voice_bridge.agent.events import Usage
+from voice_bridge.agent.store import Store
+from voice_bridge.errors import UsageError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "conversations.db"
+
+
+def test_everything_about_a_conversation_comes_back(path: Path) -> None:
+    store = Store(path)
+    conversation = store.new()
+    conversation.append(history.user_message("grüße\nan alle"))
+    conversation.append({"role": "assistant", "content": [{"type": "text", "text": "hi"}]})
+    conversation.allow("server/tool", True)
+    conversation.add_usage(Usage(1, 2, 3, 4))
+    store.close()
+    loaded, notes = Store(path).load(conversation.id[:4])
+    assert notes == []
+    assert loaded.messages == conversation.messages
+    assert loaded.approvals == {"server/tool": True}
+    assert loaded.usage == Usage(1, 2, 3, 4)
+    (summary,) = Store(path).summaries()
+    assert (summary.id, summary.title, summary.questions) == (conversation.id, "grüße an alle", 1)
+
+
+def test_a_conversation_without_messages_is_not_kept(path: Path) -> None:
+    store = Store(path)
+    store.new()
+    assert store.summaries() == []
+    assert store.latest() is None
+
+
+@pytest.mark.parametrize("prefix", ["", "zz", "%", "_"])
+def test_an_unknown_id_is_a_usage_error(path: Path, prefix: str) -> None:
+    store = Store(path)
+    store.new().append(history.user_message("x"))
+    with pytest.raises(UsageError, match="--list"):
+        store.load(prefix)
+
+
+def test_damage_is_repaired_once_and_told_once(path: Path) -> None:
+    store = Store(path)
+    conversation = store.new()
+    conversation.append(history.user_message("x"))
+    call = {"type": "tool_use", "id": "a", "name": "t", "input": {}}
+    conversation.append({"role": "assistant", "content": [call]})
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO message VALUES (?, 2, 'user', '[{\"type\": \"te', 1)", (conversation.id,))
+    store = Store(path)
+    loaded, notes = store.load(conversation.id)
+    assert len(notes) == 2
+    assert [message["role"] for message in loaded.messages] == ["user", "assistant", "user"]
+    loaded.append(history.user_message("goes on"))
+    again, notes = store.load(conversation.id)
+    assert notes == []
+    assert again.messages == loaded.messages
+
+
+def test_two_chats_cannot_mix_their_words(path: Path) -> None:
+    store = Store(path)
+    conversation = store.new()
+    conversation.append(history.user_message("x"))
+    other, _ = Store(path).load(conversation.id)
+    other.append({"role": "assistant", "content": [{"type": "text", "text": "theirs"}]})
+    with pytest.raises(StoreError, match="another chat has written"):
+        conversation.append({"role": "assistant", "content": [{"type": "text", "text": "mine"}]})
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="VOICE_BRIDGE_DATA"):
+        Store(tmp_path / "missing" / "conversations.db")
+
+
+def test_a_file_of_a_newer_version_is_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="newer version"):
+        Store(path)

@@ -1,0 +1,66 @@
+"""`voice-bridge chat`: a conversation at the terminal, with the tools of the settings."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from voice_bridge import platforms
+from voice_bridge.cli.agent import Deny, Latest, MaxIterations, MaxTokens, Model, Resume, Yes
+from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.config import Settings
+
+if TYPE_CHECKING:
+    from voice_bridge.agent.startup import Options
+
+
+def chat(
+    list_: Annotated[bool, typer.Option("--list", help="List earlier conversations and leave.")] = False,
+    model: Model = None,
+    max_iterations: MaxIterations = 8,
+    max_tokens: MaxTokens = 16_000,
+    yes: Yes = False,
+    deny: Deny = None,
+    latest: Latest = False,
+    resume: Resume = None,
+    config: ConfigOption = None,
+) -> None:
+    """Talk with a model that uses the tools of every enabled server.
+
+    Conversations are kept; -c goes on with the last one. Text piped to standard input is one message.
+    """
+    from voice_bridge.agent.screen import listing
+    from voice_bridge.agent.startup import Options, open_store, until_terminated
+
+    if list_:
+        print(listing(open_store().summaries()))
+        return
+    options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
+    raise typer.Exit(platforms.run(until_terminated(_chat(settings_for([], config), options))))
+
+
+async def _chat(settings: Settings, options: Options) -> int:
+    from voice_bridge.agent.interrupts import Interrupted, interruptible
+    from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen
+    from voice_bridge.agent.startup import open_store, running_agent, say
+
+    store = open_store()
+    async with running_agent(settings, options, store) as agent:
+        screen: Screen = TerminalScreen() if sys.stdout.isatty() else PlainScreen(sys.stdout, sys.stderr)
+        if sys.stdin.isatty():
+            from voice_bridge.agent.chat import Chat
+            from voice_bridge.paths import data_dir
+
+            await Chat(agent, store, screen, data_dir() / "chat_history").run()
+            return 0
+        message = sys.stdin.buffer.read().decode("utf-8", "replace")
+        try:
+            answer = await interruptible(agent.ask(message, screen.show))
+        except Interrupted:
+            say("Stopped.")
+            return 130
+        finally:
+            screen.end()
+        return 0 if answer.answer else 1
