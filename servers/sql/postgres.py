@@ -11,11 +11,16 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from servers.sql.limits import Limits, QueryError
@@ -23,6 +28,9 @@ from servers.sql.values import binary
 
 if TYPE_CHECKING:
     import psycopg
+
+GRACE = 0.5
+"""Seconds beyond the deadline in which the server may end a query by itself."""
 
 ROWS_PER_FETCH = 20
 MAX_ROW_CHARACTERS = 250_000
@@ -145,6 +153,7 @@ class Session:
                     f"The role in DATABASE_URL {'is a superuser' if superuser else 'may write'}: queries are read-only "
                     "all the same, but a role that may only SELECT is safer."
                 )
+                _log_once(self.warning)
             if superuser and self._connection.info.server_version >= 140_000:
                 self._execute("SET LOCAL row_security = off")
                 self._execute("SET LOCAL ROLE pg_read_all_data")
@@ -171,6 +180,8 @@ class Session:
             raise QueryError(self._sentence(error)) from None
 
     def _sentence(self, error: psycopg.Error) -> str:
+        if error.sqlstate is None and time.monotonic() > self.deadline:
+            return self._limits.too_slow
         message = (error.diag.message_primary or "the connection was lost").strip()
         match error.sqlstate:
             case "57014":
@@ -179,11 +190,18 @@ class Session:
                 return "The database is busy: a table stayed locked by another program. Try again later."
             case "25006" | "42501":
                 return f"This database is read-only here ({message}): send one SELECT statement."
+            case "08P01" | "42P02":
+                return "The SQL has parameters ($1): write the values into it instead."
             case "42P01" | "42703" | "42883":
                 hint = error.diag.message_hint or "Call describe_database to see the tables and columns."
                 return f"PostgreSQL says: {message}. {hint}"
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         return f"PostgreSQL says: {message}.{hint}"
+
+
+@cache
+def _log_once(warning: str) -> None:
+    logging.getLogger(__name__).warning(warning)
 
 
 @contextmanager
@@ -213,11 +231,22 @@ def session(url: str, limits: Limits) -> Iterator[Session]:
         ) from None
     except psycopg.OperationalError as error:
         raise QueryError(f"The PostgreSQL server in DATABASE_URL cannot be used: {_reason(str(error))}") from None
+    # A server in the midst of one giant operation, or behind a dead network, does not heed its own timeout.
+    cut = threading.Timer(limits.seconds + GRACE, _hang_up, [connection.fileno()])
+    cut.daemon = True
+    cut.start()
     try:
         yield Session(connection, limits)
     finally:
+        cut.cancel()
+        cut.join()
         with suppress(psycopg.Error):
             connection.close()
+
+
+def _hang_up(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connected:
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _reason(text: str) -> str:

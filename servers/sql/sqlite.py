@@ -166,37 +166,57 @@ def session(path: Path, limits: Limits) -> Iterator[Session]:
     """Open `path` read-only for one call. Raises QueryError when it is missing, busy or cannot be read."""
     if not path.is_file():
         raise QueryError(f"The database file {path} does not exist: set DATABASE_URL to an existing SQLite file.")
-    connection = _open(path, limits)
+    # Even to read a WAL database SQLite needs two more files, and a reader leaves them lying about. While there is no
+    # log nobody writes, and the file can be read as it is; that nobody began to write meanwhile is checked afterwards.
+    alone = _is_wal(path) and not _log(path).exists()
+    before = path.stat()
+    connection = _connect(path, limits, immutable=alone) if alone else _open(path, limits)
     try:
         yield Session(connection, limits)
     finally:
         connection.close()
+    after = path.stat()
+    if alone and (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise QueryError("The database was written to while it was read: send the same query again.")
 
 
 def _open(path: Path, limits: Limits) -> sqlite3.Connection:
-    uri = path.resolve().as_uri() + "?mode=ro"
-    connection = _connect(uri, limits)
+    connection = _connect(path, limits)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.OperationalError as error:
         if not (error.sqlite_errorname or "").startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
             return connection  # the session words it
         connection.close()
-        wal = path.with_name(path.name + "-wal")
-        if wal.exists() and wal.stat().st_size:
+        log = _log(path)
+        if log.exists() and log.stat().st_size:
             raise QueryError(
-                f"{path.name} has changes in {wal.name} that cannot be read while its folder is read-only: make the "
+                f"{path.name} has changes in {log.name} that cannot be read while its folder is read-only: make the "
                 "folder writable, or copy the database together with that file."
             ) from None
-        # A WAL database needs a shared-memory file even to be read. Without a log nobody is writing, and the file
-        # can be read as it is.
-        return _connect(uri + "&immutable=1", limits)
+        return _connect(path, limits, immutable=True)
     except sqlite3.DatabaseError:
         return connection
     return connection
 
 
-def _connect(uri: str, limits: Limits) -> sqlite3.Connection:
+def _is_wal(path: Path) -> bool:
+    """Return whether the header asks for a write-ahead log (SQLite file format §1.3.4)."""
+    try:
+        with path.open("rb") as file:
+            return file.read(20)[18:20] == b"\x02\x02"
+    except OSError as error:
+        raise QueryError(
+            f"The database file {path} cannot be read ({error.strerror}): check its permissions."
+        ) from None
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _connect(path: Path, limits: Limits, *, immutable: bool = False) -> sqlite3.Connection:
+    uri = path.resolve().as_uri() + ("?mode=ro&immutable=1" if immutable else "?mode=ro")
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=limits.seconds)
 
 

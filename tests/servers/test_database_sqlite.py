@@ -390,6 +390,14 @@ def test_a_wal_database_in_a_read_only_folder_is_read(readonly: Path) -> None:
     assert [file.name for file in folder.iterdir()] == ["wal.db"]
 
 
+def test_a_wal_database_at_rest_is_read_without_a_trace(tmp_path: Path) -> None:
+    path = _wal_database(tmp_path)
+    with StdioClient("-m", "servers.database", env={"DATABASE_URL": str(path)}) as client:
+        assert client.call("query_database", sql="SELECT * FROM t").data["rows"] == [[1]]
+        assert client.call("describe_database").data["tables"][0]["row_count"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["wal.db"]
+
+
 def test_a_wal_that_cannot_be_read_is_explained(readonly: Path) -> None:
     folder = readonly
     path = _wal_database(folder)
