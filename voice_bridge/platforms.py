@@ -7,10 +7,13 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from voice_bridge.errors import ServerError
 
@@ -40,13 +43,31 @@ def resolve(command: str, path: str, cwd: Path) -> str:
     raise ServerError(f"cannot start: command {command!r} was not found; searched {path}; {remedy}")
 
 
-def own_group() -> Mapping[str, Any]:
-    """Options that start a child as the leader of a process group of its own, so that it never gets our signals."""
-    if sys.platform == "win32":
-        import subprocess
+class Events(Protocol):
+    """What a child process tells; `fd` is 0, 1 or 2 as the child sees it."""
 
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return {"start_new_session": True}
+    def wrote(self, fd: int, data: bytes) -> None:
+        """It wrote to one of its pipes."""
+
+    def closed(self, fd: int) -> None:
+        """It closed one of its pipes, mostly by ending."""
+
+    def exited(self, code: int) -> None:
+        """It ended; negative for a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A started program, its standard input, and all that must be closed in the end."""
+
+    pid: int
+    stdin: asyncio.WriteTransport
+    transports: tuple[asyncio.BaseTransport, ...]
+
+    def close(self) -> None:
+        """Lets go of the pipes, also of one that something out of reach holds open."""
+        for transport in self.transports:
+            transport.close()
 
 
 class Tree:
@@ -88,6 +109,36 @@ class Tree:
 
 if sys.platform == "win32":
 
+    class _Told(asyncio.SubprocessProtocol):
+        """Passes on what the event loop tells of a process."""
+
+        def __init__(self, events: Events) -> None:
+            self._events = events
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self._transport = cast(asyncio.SubprocessTransport, transport)
+
+        def pipe_data_received(self, fd: int, data: bytes) -> None:
+            self._events.wrote(fd, data)
+
+        def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+            self._events.closed(fd)
+
+        def process_exited(self) -> None:
+            self._events.exited(self._transport.get_returncode() or 0)
+
+    async def spawn(events: Events, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Process:
+        """Starts a program as the leader of a group. Raises OSError or ValueError."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.subprocess_exec(
+            lambda: _Told(events), *command, env=env, cwd=str(cwd), creationflags=subprocess.CREATE_NEW_PROCESS_GROUP
+        )
+        stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+        return Process(transport.get_pid() or 0, stdin, (transport,))
+
+    def reap_orphans() -> None:
+        """Nothing to do: Windows keeps no zombies."""
+
     def adopt_orphans() -> None:
         """Nothing to do: Windows keeps no zombies."""
 
@@ -115,6 +166,71 @@ if sys.platform == "win32":
         return False
 
 else:
+    _own: set[int] = set()
+
+    class _Pipe(asyncio.Protocol):
+        """Passes on what the event loop tells of a pipe."""
+
+        def __init__(self, events: Events, fd: int) -> None:
+            self._events, self._fd = events, fd
+
+        def data_received(self, data: bytes) -> None:
+            self._events.wrote(self._fd, data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._events.closed(self._fd)
+
+    async def spawn(events: Events, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Process:
+        """Starts a program as the leader of a group of its own, so that it never gets our signals.
+
+        Raises OSError or ValueError. Not by way of the event loop: uvloop leaves copies of the pipes open in the
+        child, which hides that a server closed its output and lives on; asyncio of 3.11 keeps a thread for each child.
+        """
+        loop = asyncio.get_running_loop()
+        process = subprocess.Popen(  # noqa: ASYNC220 - as brief as what asyncio itself does here
+            command, env=env, cwd=cwd, bufsize=0, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        _call_at_exit(process, events.exited)
+        stdin, _ = await loop.connect_write_pipe(lambda: _Pipe(events, 0), process.stdin)
+        stdout, _ = await loop.connect_read_pipe(lambda: _Pipe(events, 1), process.stdout)
+        stderr, _ = await loop.connect_read_pipe(lambda: _Pipe(events, 2), process.stderr)
+        return Process(process.pid, stdin, (stdin, stdout, stderr))
+
+    def _call_at_exit(process: subprocess.Popen[bytes], exited: Callable[[int], None]) -> None:
+        loop = asyncio.get_running_loop()
+        _own.add(process.pid)
+
+        def ended() -> None:
+            code = process.wait()
+            _own.discard(process.pid)
+            exited(code)
+
+        try:
+            fd = os.pidfd_open(process.pid)
+        except (AttributeError, OSError):  # not Linux, or one that is old or locked down
+            threading.Thread(target=_wait_in_thread, args=(process, loop, ended), daemon=True).start()
+            return
+
+        def readable() -> None:
+            loop.remove_reader(fd)
+            os.close(fd)
+            ended()
+
+        loop.add_reader(fd, readable)
+
+    def _wait_in_thread(
+        process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, ended: Callable[[], None]
+    ) -> None:
+        process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop has ended before the child
+            loop.call_soon_threadsafe(ended)
+
+    def reap_orphans() -> None:
+        """Waits for adopted orphans that have ended, so that none stays a zombie; never for a child of our own."""
+        with contextlib.suppress(ChildProcessError):
+            while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and dead.si_pid not in _own:
+                os.waitpid(dead.si_pid, os.WNOHANG)
 
     def adopt_orphans() -> None:
         """On Linux, makes this process the parent of its children's orphans, so that it can wait for them.
@@ -168,9 +284,6 @@ def run(main: Coroutine[Any, Any, T]) -> T:
             import uvloop
 
             factory = uvloop.new_event_loop
-        elif sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
-            # The default watcher of 3.11 keeps a thread for each child.
-            asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     adopt_orphans()
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from voice_bridge import platforms
 from voice_bridge.config import ServerSettings
@@ -79,7 +78,7 @@ class Lines:
         return Oversized(head + whole[-_KEPT_OF_OVERSIZED:], size) if head else whole
 
 
-class Child(asyncio.SubprocessProtocol):
+class Child:
     """A running server process. `ended` resolves to the reason once it can no longer answer."""
 
     def __init__(self, name: str, limit: int, received: Callable[[bytes | Oversized], None]) -> None:
@@ -89,7 +88,7 @@ class Child(asyncio.SubprocessProtocol):
         self.ended: asyncio.Future[str] = loop.create_future()
         self._exited: asyncio.Future[int] = loop.create_future()
         self._lines, self._limit, self._received = Lines(limit), limit, received
-        self._stdin: asyncio.WriteTransport | None = None
+        self._process: platforms.Process | None = None
         self._stderr = b""
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
         self._quota = Quota()
@@ -110,39 +109,34 @@ class Child(asyncio.SubprocessProtocol):
         if not server.cwd.is_dir():
             raise ServerError(f"cannot start: its working directory {server.cwd} does not exist")
         program = platforms.resolve(server.command, env["PATH"], server.cwd)
-        loop = asyncio.get_running_loop()
+        child = cls(server.name, limit, received)
         try:
-            transport, child = await loop.subprocess_exec(
-                lambda: cls(server.name, limit, received), program, *server.args,
-                env=env, cwd=str(server.cwd), **platforms.own_group(),
-            )  # fmt: skip
+            child._process = await platforms.spawn(child, [program, *server.args], env, server.cwd)
         except (OSError, ValueError) as error:
             raise ServerError(f"cannot start {program}: {_why(error)}") from None
-        child.pid = transport.get_pid() or 0
+        child.pid = child._process.pid
         return child
 
-    # The event loop's calls
+    # What the process tells (platforms.Events)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def wrote(self, fd: int, data: bytes) -> None:
+        """Output: messages on 1, the rest of what it has to say on 2."""
         if fd == 1:
             for line in self._lines.feed(data):
                 self._received(line)
         else:
             self._read_stderr(data)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
+    def closed(self, fd: int) -> None:
+        """Without its input or its output it can no longer answer, even if it lives."""
+        if fd < 2:
             # Mostly this is the process ending; its exit status makes a better reason than the closed pipe.
-            asyncio.get_running_loop().call_later(AFTER_EXIT, self._end, "closed its output")
+            reason = "closed its output" if fd else "closed its input"
+            asyncio.get_running_loop().call_later(AFTER_EXIT, self._end, reason)
 
-    def process_exited(self) -> None:
-        code = self._transport.get_returncode()
-        if not self._exited.done():
-            self._exited.set_result(0 if code is None else code)
+    def exited(self, code: int) -> None:
+        """The process has ended and was waited for."""
+        self._exited.set_result(code)
         # What it wrote last may still be in the pipes.
         asyncio.get_running_loop().call_later(AFTER_EXIT / 4, self._end, _exit_text(code))
 
@@ -157,8 +151,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def send(self, data: bytes) -> bool:
         """Writes one message; False when the child does not take any more."""
-        stdin = self._stdin
-        if stdin is None or stdin.is_closing():
+        if self._process is None or (stdin := self._process.stdin).is_closing():
             return True  # it is ending: its calls are answered when it has ended
         if stdin.get_write_buffer_size() > self._limit:
             return False
@@ -169,14 +162,14 @@ class Child(asyncio.SubprocessProtocol):
         """Ends the child and everything it started."""
         tree = platforms.Tree(self.pid)
         tree.look()
-        if self._stdin is not None:
-            self._stdin.close()
+        assert self._process is not None
+        self._process.stdin.close()
         await self._gone(tree, GRACE)
         for end in (tree.terminate, tree.kill):
             if not await self._gone(tree, 0):
                 end()
                 await self._gone(tree, GRACE)
-        self._transport.close()
+        self._process.close()
         self._end("was stopped")
 
     async def _gone(self, tree: platforms.Tree, seconds: float) -> bool:
@@ -223,9 +216,7 @@ def child_environment(server: ServerSettings, environ: Mapping[str, str]) -> dic
     return {**own, **server.env}
 
 
-def _exit_text(code: int | None) -> str:
-    if code is None:
-        return "exited"
+def _exit_text(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
 
 
