@@ -175,10 +175,10 @@ class Hub:
         server = self.router.servers[key]
         greeting = server.state == "starting"
         if isinstance(line, bytes):
-            self._carry_out(self.router.server_message(key, line, now))
+            self._guarded(key, self.router.server_message, key, line, now)
         else:
             limit = self.settings.bridge.max_message_bytes
-            self._carry_out(self.router.server_oversized(key, line.ends, line.size, limit, now))
+            self._guarded(key, self.router.server_oversized, key, line.ends, line.size, limit, now)
         if greeting and (server.state == "ready" or server.failure):
             self._running[key].supervised.greeted(server.failure, len(server.lists.get("tools", ())))
 
@@ -204,7 +204,7 @@ class Hub:
 
     def client_message(self, key: str, data: bytes) -> None:
         """Routes one message of a client."""
-        self._carry_out(self.router.client_message(key, data, time.monotonic()))
+        self._guarded(key, self.router.client_message, key, data, time.monotonic())
 
     def close_client(self, key: str) -> None:
         """Forgets a client; its open calls are cancelled."""
@@ -223,6 +223,15 @@ class Hub:
         return self.router.servers[entry.server].name if entry else ""
 
     # Effects
+
+    def _guarded(self, about: str, decide: Callable[..., list[Send]], *event: object) -> None:
+        """Carries out the router's decision. A fault in it costs one message, never the connections of others."""
+        try:
+            sends = decide(*event)
+        except Exception:  # noqa: BLE001 - see above
+            LOG.exception("%s: a message was lost to a fault in the bridge; please report this", about)
+            return
+        self._carry_out(sends)
 
     def _carry_out(self, sends: list[Send]) -> None:
         for to, data in sends:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
@@ -17,6 +17,7 @@ from voice_bridge import __version__
 from voice_bridge.backoff import Backoff
 from voice_bridge.closes import Verdict, judge
 from voice_bridge.config import BridgeSettings, EndpointSettings
+from voice_bridge.connection import Connection, Pulse
 from voice_bridge.log import LOG, duration
 
 OPEN_TIMEOUT = 20.0
@@ -24,7 +25,6 @@ CLOSE_TIMEOUT = 2.0
 REJECTED_PAUSE = 60.0
 REPLACED_PAUSE = 60.0
 REPLACEMENTS_UNTIL_WARNING = 3
-WRITE_STALLED = 60.0
 
 
 class Exchange(Protocol):
@@ -62,7 +62,7 @@ class Link:
     def __init__(self, name: str, endpoint: EndpointSettings, bridge: BridgeSettings, exchange: Exchange) -> None:
         self.name, self.endpoint = name, endpoint
         self.status = LinkStatus(name)
-        self._bridge, self._exchange = bridge, exchange
+        self.bridge, self._exchange = bridge, exchange
         self._backoff = Backoff(bridge.min_backoff, bridge.max_backoff, bridge.stable_after)
         self._replaced = 0
         self._rejected = 0
@@ -90,23 +90,25 @@ class Link:
     def _delay(self, verdict: Verdict, session: _Session, lived: float | None) -> float:
         if verdict.kind == "rejected":
             self._rejected += 1
-            pause = min(self._bridge.max_backoff, REJECTED_PAUSE * 2.0 ** (self._rejected - 1))
+            pause = min(self.bridge.max_backoff, REJECTED_PAUSE * 2.0 ** (self._rejected - 1))
             return max(pause, verdict.retry_after or 0.0)
         if session.greeted:
             self._rejected = 0
             delay = self._backoff.after_session(lived or 0.0)
         else:
             delay = self._backoff.after_failure()
-        brief = lived is not None and lived < self._bridge.stable_after
+        brief = lived is not None and lived < self.bridge.stable_after
         self._replaced = self._replaced + 1 if verdict.kind == "replaced" and brief else 0
         if self._replaced >= REPLACEMENTS_UNTIL_WARNING:
             delay = max(delay, REPLACED_PAUSE)
-        return max(delay, min(verdict.retry_after or 0.0, self._bridge.max_backoff))
+        return max(delay, min(verdict.retry_after or 0.0, self.bridge.max_backoff))
 
     def _report(self, verdict: Verdict, session: _Session, lived: float | None, delay: float) -> None:
         text = verdict.text
-        if verdict.kind == "too_large":
-            text += f"; the largest was {session.largest_sent:,} bytes: set maxResultBytes for this endpoint"
+        if session.connection is not None and session.connection.silent_for:
+            text = f"the cloud was silent for {duration(session.connection.silent_for)}"
+        if verdict.kind == "too_large" and session.connection is not None:
+            text += f"; the largest was {session.connection.largest_sent:,} bytes: set maxResultBytes for this endpoint"
         if self._replaced >= REPLACEMENTS_UNTIL_WARNING:
             text += "; again and again: another bridge seems to use this token"
         self.status.connected, self.status.reason, self.status.since = False, text, time.monotonic()
@@ -124,19 +126,18 @@ class _Session:
         self._link, self._exchange = link, exchange
         self.up = False
         self.greeted = False
-        self.largest_sent = 0
-        self._outgoing: deque[bytes] = deque()
-        self._outgoing_bytes = 0
-        self._wake = asyncio.Event()
-        self._received_at = 0.0
-        self._redial = False
+        self.connection: Connection | None = None
+        self._key: str | None = None
+        self._early: list[bytes] = []
+        self._redial = asyncio.Event()
 
     async def carry(self) -> None:
         """Connects and carries messages until the end.
 
         Raises what ended it: an OSError or a websockets exception, or Redial.
         """
-        link = self._link
+        link, bridge = self._link, self._link.bridge
+        pulse = Pulse(bridge.ping_interval, bridge.ping_timeout)
         connecting = connect(
             link.endpoint.url,
             additional_headers=dict(link.endpoint.headers),
@@ -144,89 +145,51 @@ class _Session:
             compression=None,
             open_timeout=OPEN_TIMEOUT,
             close_timeout=CLOSE_TIMEOUT,
-            ping_interval=None,  # see _keep_alive
-            max_size=link._bridge.max_message_bytes,
+            ping_interval=None,  # the connection's own pulse does that
+            max_size=bridge.max_message_bytes,
+            create_connection=cast(Any, partial(Connection, received=self._receive, pulse=pulse)),
             **_tls(link.endpoint),
         )
         async with connecting as connection:
+            self.connection = cast(Connection, connection)
             self.up = True
-            self._received_at = time.monotonic()
-            key = self._exchange.opened(self._deliver)
             LOG.info("%s: connected", link.name)
             link.status.connected, link.status.reason, link.status.since = True, "", time.monotonic()
+            self._key = self._exchange.opened(self._deliver)
             try:
-                await self._exchange_messages(connection, key)
+                for data in self._early:
+                    self._receive(data)
+                await self._until_closed(connection)
             finally:
-                self._exchange.closed(key)
+                self._exchange.closed(self._key)
+                self._key = None
 
-    async def _exchange_messages(self, connection: ClientConnection, key: str) -> None:
-        writer = asyncio.ensure_future(self._write(connection))
-        keeper = asyncio.ensure_future(self._keep_alive(connection))
+    async def _until_closed(self, connection: ClientConnection) -> None:
+        waits = [asyncio.ensure_future(connection.wait_closed()), asyncio.ensure_future(self._redial.wait())]
         try:
-            await self._read(connection, key)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            writer.cancel()
-            keeper.cancel()
-            await asyncio.gather(writer, keeper, return_exceptions=True)
-        raise Redial
+            for wait in waits:
+                wait.cancel()
+        if self._redial.is_set():
+            await connection.close()
+            raise Redial
+        await connection.recv()  # raises what closed it
 
-    async def _read(self, connection: ClientConnection, key: str) -> None:
-        """Reads to the end of the connection; returns when the writer closed it for a redial."""
-        receive, message = connection.recv, self._exchange.message
-        try:
-            while True:
-                data = await receive(decode=False)
-                self._received_at = time.monotonic()
-                if not self.greeted:
-                    self.greeted = b'"initialize"' in data or b'"server/discover"' in data
-                    self._link.status.greeted = self.greeted
-                message(key, data)
-        except websockets.ConnectionClosed:
-            if not self._redial:
-                raise
+    def _receive(self, data: bytes) -> None:
+        if self._key is None:
+            self._early.append(data)
+            return
+        if not self.greeted:
+            self.greeted = b'"initialize"' in data or b'"server/discover"' in data
+            self._link.status.greeted = self.greeted
+        self._exchange.message(self._key, data)
 
     def _deliver(self, data: bytes) -> None:
-        self._outgoing.append(data)
-        self._outgoing_bytes += len(data)
-        self._wake.set()
-
-    async def _write(self, connection: ClientConnection) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._outgoing:
-                data = self._outgoing.popleft()
-                self._outgoing_bytes -= len(data)
-                if not data:
-                    self._redial = True
-                    await connection.close()
-                    return
-                self.largest_sent = max(self.largest_sent, len(data))
-                try:
-                    async with asyncio.timeout(WRITE_STALLED):
-                        await connection.send(data, text=True)
-                except TimeoutError:
-                    LOG.warning("%s: the cloud has read nothing for %.0f s", self._link.name, WRITE_STALLED)
-                    connection.transport.abort()
-                    return
-
-    async def _keep_alive(self, connection: ClientConnection) -> None:
-        """Aborts a connection that has gone silent. Anything received counts as life, not only pongs."""
-        bridge = self._link._bridge
-        while True:
-            asked_at = time.monotonic()
-            await asyncio.sleep(bridge.ping_interval)
-            if self._received_at > asked_at:
-                continue
-            asked_at = time.monotonic()
-            try:
-                async with asyncio.timeout(bridge.ping_timeout):
-                    await (await connection.ping())
-            except TimeoutError:
-                if self._received_at < asked_at:
-                    LOG.warning("%s: silent for %.0f s", self._link.name, time.monotonic() - self._received_at)
-                    connection.transport.abort()
-                    return
+        if not data:
+            self._redial.set()
+        elif self.connection is not None:
+            self.connection.deliver(data)
 
 
 def _tls(endpoint: EndpointSettings) -> dict[str, Any]:

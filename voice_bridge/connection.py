@@ -1,0 +1,126 @@
+"""A websockets client connection that hands over frames as they arrive, without a queue and a task in between.
+
+The two task switches that `recv()` and a writing task cost are most of what a call through the bridge would take, so
+incoming frames go straight from the event loop's callback to the router, and outgoing ones straight to the transport
+for as long as that takes them; then they queue here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.frames import DATA_OPCODES, Frame
+from websockets.protocol import OPEN
+
+WRITE_STALLED = 60.0
+_ASLEEP = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """When a silent connection is asked for a sign of life, and when it is given up; seconds."""
+
+    interval: float
+    timeout: float
+
+
+class Connection(ClientConnection):
+    """`received` gets each message (bytes, text or binary alike).
+
+    A connection that stays silent is pinged, then aborted without waiting for a goodbye. Whatever arrives counts as
+    life: a cloud that sends no pongs but talks is not silent.
+    """
+
+    def __init__(self, *args: Any, received: Callable[[bytes], None], pulse: Pulse, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.largest_sent = 0
+        self.silent_for = 0.0
+        self._received, self._pulse = received, pulse
+        self._last_heard = time.monotonic()
+        self._asked_at: float | None = None
+        self._pulse_timer = asyncio.get_running_loop().call_later(pulse.interval, self._check_pulse)
+        self._parts: list[bytes] = []
+        self._waiting: deque[bytes] = deque()
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def deliver(self, data: bytes) -> None:
+        """Sends a message as a text frame, or queues it while the cloud does not read. Never blocks, never raises."""
+        self.largest_sent = max(self.largest_sent, len(data))
+        if self.paused or self._waiting:
+            self._waiting.append(data)
+        else:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self.protocol.state is not OPEN:
+            return
+        self.protocol.send_text(data)
+        with suppress(OSError, RuntimeError):  # the transport is closing; who waits for its end learns why
+            self.send_data()
+
+    # The event loop's calls
+
+    def data_received(self, data: bytes) -> None:
+        self._last_heard = time.monotonic()
+        super().data_received(data)
+
+    def process_event(self, event: Any) -> None:
+        if not isinstance(event, Frame) or event.opcode not in DATA_OPCODES:
+            super().process_event(event)
+        elif event.fin and not self._parts:
+            self._received(bytes(event.data))
+        else:
+            self._parts.append(bytes(event.data))
+            if event.fin:
+                whole, self._parts = b"".join(self._parts), []
+                self._received(whole)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = asyncio.get_running_loop().call_later(WRITE_STALLED, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._drop_stall_timer()
+        while self._waiting and not self.paused:
+            self._write(self._waiting.popleft())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop_stall_timer()
+        self._pulse_timer.cancel()
+        self._waiting.clear()
+        super().connection_lost(exc)
+
+    def _check_pulse(self) -> None:
+        now = time.monotonic()
+        asked_at, self._asked_at = self._asked_at, None
+        wait = self._last_heard + self._pulse.interval - now
+        if wait <= 0:
+            due = asked_at + self._pulse.timeout if asked_at is not None else None
+            if due is not None and asked_at is not None and self._last_heard < asked_at and now < due + _ASLEEP:
+                self.silent_for = now - self._last_heard
+                self.transport.abort()
+                return
+            # Not asked yet, or this machine slept through the answer: ask.
+            self._asked_at = now
+            self._ping()
+            wait = self._pulse.timeout
+        self._pulse_timer = asyncio.get_running_loop().call_later(wait, self._check_pulse)
+
+    def _ping(self) -> None:
+        if self.protocol.state is OPEN:
+            self.protocol.send_ping(b"")
+            with suppress(OSError, RuntimeError):
+                self.send_data()
+
+    def _drop_stall_timer(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
