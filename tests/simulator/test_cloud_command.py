@@ -63,6 +63,7 @@ def test_piped_commands_wait_for_the_bridge_and_run_in_order() -> None:
     assert status == 0, out
     lines = out.splitlines()
     assert "bridge 1 connected" in lines
+    assert not [line for line in lines if "is gone" in line]  # our own leaving is no news
     assert "bridge 1 is child 1, 9 tools" in lines
     assert lines.count("      child echo") == 2
     assert [re.sub(r"[\d.]+ ms", "… ms", line) for line in lines if " ms)" in line] == [

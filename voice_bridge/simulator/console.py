@@ -69,6 +69,7 @@ class Console:
                 self._screen.prompt()
             else:
                 self._screen.prompt_answered(by_enter=False)
+            self.narrating = self._frames = False  # the goodbyes of our own leaving are no news
             for task in running:
                 task.cancel()
         return self._all_went_well
