@@ -49,8 +49,11 @@ class LocalClient:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; open calls are cancelled at their servers."""
+        """Ends the connection; open calls are cancelled at their servers and raise CallError here."""
         self._exchange.close_client(self._key)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(CallError(jsonrpc.INTERNAL_ERROR, "the client was closed before the answer came"))
 
     async def tools(self) -> list[dict[str, Any]]:
         """The tools as MCP `Tool` objects, under the names they are called by."""
