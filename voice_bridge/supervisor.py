@@ -170,7 +170,9 @@ class Supervised:
         self._quick_deaths = 1 if stable else self._quick_deaths + 1
         if self._quick_deaths > QUICK_DEATHS_UNTIL_FAILED:
             self.status.state = State.FAILED
-            return self._bridge.max_backoff
+            # A machine elsewhere may be back any minute; a program that keeps dying here needs a person.
+            remote = self.server.transport != "stdio"
+            return self._backoff.after_failure() if remote else self._bridge.max_backoff
         self.status.state = State.BACKOFF
         return self._backoff.after_session(lived) if stable else self._backoff.after_failure()
 
