@@ -71,6 +71,15 @@ class Terminal:
         """Types the keys."""
         os.write(self._master, keys.encode())
 
+    def press_until(self, keys: str, pattern: str, seconds: float = 15.0) -> None:
+        """Types the keys again and again until the pattern appears. Fails when it does not come in time."""
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern, self.text[self._mark :]):
+            assert time.monotonic() < deadline, f"{pattern!r} did not appear"
+            self.press(keys)
+            self._read(0.3)
+        self.wait_for(pattern)
+
     def say(self, line: str) -> None:
         """Waits for the prompt, types a line and sends it."""
         self.wait_for(PROMPT)

@@ -8,8 +8,6 @@ import re
 import threading
 from pathlib import Path
 
-import pytest
-
 from tests.agent.messages_api import MessagesAPI, calls, error, question, text
 from tests.agent.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, PROMPT, UP, Terminal
 
@@ -51,45 +49,29 @@ def test_a_conversation_with_tools_commands_and_markdown(api: MessagesAPI, setti
     assert api.refusals == []
 
 
-def test_ctrl_c_while_tools_run_stops_the_turn_and_hello_is_answered(
-    api: MessagesAPI, settings: Path, log: Path
-) -> None:
-    api.replies = [calls(("echo", {"text": "quick"}), ("wait", {})), text("Hello to you.")]
+def test_ctrl_c_stops_tools_waits_and_texts_and_nothing_is_lost(api: MessagesAPI, settings: Path, log: Path) -> None:
+    gate = threading.Event()
+    api.replies = [
+        calls(("echo", {"text": "quick"}), ("wait", {})),
+        text("Hello one."),
+        error(529, "overloaded_error", "Overloaded", retry_after="60"),
+        text("Hello two."),
+        text("A long story\n\nthat never", hold=gate, hold_at=6),
+        text("Hello three."),
+    ]
     with Terminal("chat", "--config", str(settings)) as terminal:
         terminal.say("two things")
         terminal.wait_for("Result of echo: quick")
         terminal.press(CTRL_C)
         terminal.wait_for("Stopped.")
         terminal.say("hello")
-        terminal.wait_for("Hello to you.")
-        terminal.say("/quit")
-        assert terminal.status() == 0
-    quick, slow, hello = api.requests[-1]["messages"][-1]["content"]
-    assert quick["content"][0]["text"] == "quick"
-    assert "interrupted by the user" in slow["content"][0]["text"]
-    assert hello["text"] == "hello"
-    assert api.refusals == []
-
-
-def test_ctrl_c_in_a_wait_returns_to_the_prompt_and_nothing_is_lost(api: MessagesAPI, settings: Path) -> None:
-    api.replies = [error(529, "overloaded_error", "Overloaded", retry_after="60"), text("Hello.")]
-    with Terminal("chat", "--config", str(settings)) as terminal:
+        terminal.wait_for("Hello one.")
         terminal.say("my precious words")
         terminal.wait_for(r"busy \(529\); trying again in 60 s")
         terminal.interrupt()
         terminal.wait_for("Stopped.")
         terminal.say("hello")
-        terminal.wait_for("Hello.")
-        terminal.say("/quit")
-        assert terminal.status() == 0
-    assert "my precious words" in json.dumps(api.requests[-1])
-    assert api.refusals == []
-
-
-def test_ctrl_c_in_the_middle_of_a_text_keeps_what_was_said(api: MessagesAPI, settings: Path) -> None:
-    gate = threading.Event()
-    api.replies = [text("A long story\n\nthat never", hold=gate, hold_at=6), text("Hello.")]
-    with Terminal("chat", "--config", str(settings)) as terminal:
+        terminal.wait_for("Hello two.")
         terminal.say("tell me")
         terminal.wait_for("A long story")
         assert api.holding.wait(10)
@@ -97,33 +79,27 @@ def test_ctrl_c_in_the_middle_of_a_text_keeps_what_was_said(api: MessagesAPI, se
         terminal.wait_for("Stopped.")
         gate.set()
         terminal.say("hello")
-        terminal.wait_for("Hello.")
+        terminal.wait_for("Hello three.")
         terminal.wait_for(PROMPT)
         terminal.press(CTRL_D)
         assert terminal.status() == 0
-    assert "A long story" in json.dumps(api.requests[-1]["messages"][1])
+    quick, slow, hello = api.requests[1]["messages"][-1]["content"]
+    assert quick["content"][0]["text"] == "quick"
+    assert "interrupted by the user" in slow["content"][0]["text"]
+    assert hello["text"] == "hello"
+    assert "my precious words" in json.dumps(api.requests[3])
+    assert "A long story" in json.dumps(api.requests[5]["messages"][-2])
+    assert "cancelled wait" in log.read_text()
+    assert api.refusals == []
 
 
-def test_at_the_prompt_ctrl_c_clears_the_line_and_twice_leaves(api: MessagesAPI, settings: Path) -> None:
+def test_lines_are_edited_pasted_cleared_and_remembered(api: MessagesAPI, settings: Path) -> None:
     with Terminal("chat", "--config", str(settings)) as terminal:
         terminal.wait_for(PROMPT)
         terminal.press("half a thought")
         terminal.wait_for("half a thought")
         terminal.press(CTRL_C)
         terminal.wait_for("Press Ctrl-C again to leave.")
-        terminal.say("a whole one")
-        terminal.wait_for("Done.")
-        terminal.wait_for(PROMPT)
-        terminal.press(CTRL_C)
-        terminal.wait_for("Press Ctrl-C again to leave.")
-        terminal.wait_for(PROMPT)
-        terminal.press(CTRL_C)
-        assert terminal.status() == 0
-    assert [question(request) for request in api.requests] == ["a whole one"]
-
-
-def test_several_lines_by_paste_and_by_alt_enter_are_one_message(api: MessagesAPI, settings: Path) -> None:
-    with Terminal("chat", "--config", str(settings)) as terminal:
         terminal.wait_for(PROMPT)
         terminal.press("\x1b[200~first\nsecond\x1b[201~")
         terminal.wait_for("second")
@@ -131,40 +107,51 @@ def test_several_lines_by_paste_and_by_alt_enter_are_one_message(api: MessagesAP
         terminal.wait_for("third")
         terminal.press(CTRL_D)
         terminal.wait_for("Done.")
-        terminal.say("/quit")
-        assert terminal.status() == 0
-    assert question(api.requests[0]) == "first\nsecond\nthird"
-
-
-def test_what_was_typed_is_remembered_across_runs(api: MessagesAPI, settings: Path) -> None:
-    with Terminal("chat", "--config", str(settings)) as terminal:
-        terminal.say("remember me")
-        terminal.wait_for("Done.")
-        terminal.say("/quit")
+        terminal.wait_for(PROMPT)
+        terminal.press(CTRL_C)
+        terminal.wait_for("Press Ctrl-C again to leave.")
+        terminal.wait_for(PROMPT)
+        terminal.press(CTRL_C)
         assert terminal.status() == 0
     with Terminal("chat", "--config", str(settings)) as terminal:
         terminal.wait_for(PROMPT)
-        terminal.press(UP)
-        terminal.wait_for("/quit")
-        terminal.press(UP)
-        terminal.wait_for("remember me")
+        # The history is read while the prompt is drawn.
+        terminal.press_until(UP, "third")
         terminal.press(ENTER)
         terminal.wait_for("Done.")
         terminal.say("/quit")
         assert terminal.status() == 0
-    assert [question(request) for request in api.requests] == ["remember me"] * 2
+    assert [question(request) for request in api.requests] == ["first\nsecond\nthird"] * 2
 
 
-def test_a_tool_that_changes_things_asks_and_remembers(api: MessagesAPI, settings: Path, log: Path) -> None:
+def test_a_tool_that_changes_things_asks_remembers_and_can_be_stopped(
+    api: MessagesAPI, settings: Path, log: Path
+) -> None:
     one = calls(("write_note", {"text": "x"}))
-    api.replies = [one, text("No then."), one, text("Once."), one, text("Twice.")]
+    waiting = calls(("write_note", {"text": "y"}), ("wait", {}))
+    api.replies = [one, text("Hello."), one, text("No then."), waiting, text("Back."), one, text("Once."), one]
+    api.replies.append(text("Twice."))
     with Terminal("chat", "--config", str(settings)) as terminal:
         terminal.say("write")
         terminal.wait_for("write_note of 'trouble' may change things: {'text': 'x'}")
         terminal.wait_for("Allow it")
+        terminal.press(CTRL_C)
+        terminal.wait_for("Stopped.")
+        terminal.say("hello")
+        terminal.wait_for("Hello.")
+        terminal.say("write")
+        terminal.wait_for("Allow it")
         terminal.press("n" + ENTER)
         terminal.wait_for("No then.")
         assert not log.exists()
+        terminal.say("write and wait")
+        terminal.wait_for("Allow it")
+        terminal.press("y" + ENTER)
+        terminal.wait_for("Result of write_note")
+        terminal.press(CTRL_C)
+        terminal.wait_for("Stopped.")
+        terminal.say("hello")
+        terminal.wait_for("Back.")
         terminal.say("write")
         terminal.wait_for("Allow it")
         terminal.press("what?" + ENTER)
@@ -175,41 +162,14 @@ def test_a_tool_that_changes_things_asks_and_remembers(api: MessagesAPI, setting
         assert "Allow it" not in terminal.wait_for("Twice.")
         terminal.say("/quit")
         assert terminal.status() == 0
-    assert log.read_text().count("began write_note") == 2
-
-
-def test_ctrl_c_at_the_question_for_permission_and_after_it_stops_the_turn(
-    api: MessagesAPI, settings: Path, log: Path
-) -> None:
-    api.replies = [
-        calls(("write_note", {"text": "x"})),
-        text("Hello."),
-        calls(("write_note", {"text": "y"}), ("wait", {})),
-        text("Hello again."),
-    ]
-    with Terminal("chat", "--config", str(settings)) as terminal:
-        terminal.say("write")
-        terminal.wait_for("Allow it")
-        terminal.press(CTRL_C)
-        terminal.wait_for("Stopped.")
-        assert not log.exists()
-        terminal.say("hello")
-        terminal.wait_for("Hello.")
-        terminal.say("write and wait")
-        terminal.wait_for("Allow it")
-        terminal.press("y" + ENTER)
-        terminal.wait_for("Result of write_note")
-        terminal.press(CTRL_C)
-        terminal.wait_for("Stopped.")
-        terminal.say("hello")
-        terminal.wait_for("Hello again.")
-        terminal.say("/quit")
-        assert terminal.status() == 0
     assert "interrupted by the user" in json.dumps(api.requests[1])
+    assert log.read_text().count("began write_note") == 3
     assert api.refusals == []
 
 
-def test_an_error_returns_to_the_prompt(api: MessagesAPI, settings: Path) -> None:
+def test_an_error_returns_to_the_prompt_and_sigterm_leaves_in_good_order(
+    api: MessagesAPI, settings: Path, tmp_path: Path
+) -> None:
     api.replies = [error(404, "not_found_error", "model: nonsense"), text("Better.")]
     with Terminal("chat", "--config", str(settings), "--model", "nonsense") as terminal:
         terminal.say("hello")
@@ -217,27 +177,9 @@ def test_an_error_returns_to_the_prompt(api: MessagesAPI, settings: Path) -> Non
         terminal.say("/model claude-sonnet-5-5")
         terminal.say("hello")
         terminal.wait_for("Better.")
-        terminal.say("/quit")
-        assert terminal.status() == 0
-
-
-@pytest.mark.parametrize("command", ["agent", "chat"])
-def test_sigterm_leaves_in_good_order(api: MessagesAPI, settings: Path, log: Path, command: str) -> None:
-    api.replies = [calls(("wait", {}))]
-    words = ["agent", "wait"] if command == "agent" else ["chat"]
-    with Terminal(*words, "--config", str(settings)) as terminal:
-        if command == "chat":
-            terminal.wait_for(PROMPT)
-        else:
-            terminal.wait_for("Calling wait")
+        terminal.wait_for(PROMPT)
         terminal.process.terminate()
         assert terminal.status() == 0
     assert "Traceback" not in terminal.text
-
-
-def test_the_files_are_the_owners_alone(api: MessagesAPI, settings: Path, tmp_path: Path) -> None:
-    with Terminal("chat", "--config", str(settings)) as terminal:
-        terminal.say("/quit")
-        assert terminal.status() == 0
     for name in ("conversations.db", "chat_history"):
         assert os.stat(tmp_path / "data" / name).st_mode & 0o077 == 0

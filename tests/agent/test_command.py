@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +19,40 @@ import pytest
 
 from tests.agent.children import ROOT
 from tests.agent.messages_api import MessagesAPI, Reply, calls, error, numbers, results, text
+from voice_bridge import cli
 
 COMMAND = [sys.executable, "-m", "tests.agent.command"]
 
 
-def run(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-    )
+@dataclass
+class Done:
+    """A command that has ended."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
+
+def run(*arguments: str, stdin: str = "") -> Done:
+    """Runs a command here: the import of the SDK takes longer than everything a command does."""
+    out, err = io.StringIO(), io.StringIO()
+    with _stdin(stdin), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(arguments)
+            status = 0
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return Done(out.getvalue(), err.getvalue(), status)
+
+
+@contextlib.contextmanager
+def _stdin(words: str) -> Iterator[None]:
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(words.encode()))
+    try:
+        yield
+    finally:
+        sys.stdin = before
 
 
 def test_the_average_salary_goes_from_the_database_to_the_calculator(api: MessagesAPI, tmp_path: Path) -> None:
@@ -109,16 +133,20 @@ def test_the_key_may_be_in_the_env_file_beside_the_settings(
     assert done.stdout.startswith("Done.")
 
 
-def test_a_wrong_key_says_where_the_key_goes_and_shows_none(api: MessagesAPI, settings: Path) -> None:
-    done = run("agent", "what?", "--config", str(settings), ANTHROPIC_API_KEY="sk-wrong-987654321")
+def test_a_wrong_key_says_where_the_key_goes_and_shows_none(
+    api: MessagesAPI, settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong-987654321")
+    done = run("agent", "what?", "--config", str(settings))
     assert done.returncode == 1
     assert "put a valid one into ANTHROPIC_API_KEY" in done.stderr
     assert "987654321" not in done.stdout + done.stderr
 
 
-def test_no_network_ends_in_a_sentence(settings: Path) -> None:
-    place = {"ANTHROPIC_API_KEY": "sk-0123456789", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    done = run("agent", "what?", "--config", str(settings), **place)
+def test_no_network_ends_in_a_sentence(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-0123456789")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    done = run("agent", "what?", "--config", str(settings))
     assert done.returncode == 1
     assert "Cannot reach http://127.0.0.1:9" in done.stderr.splitlines()[-1]
     assert "trying again in 1 s" in done.stderr
@@ -209,6 +237,7 @@ def wait_until(log: Path, line: str) -> None:
 def started(settings: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, "agent", *arguments, "--config", str(settings)],
+        env=dict(os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
