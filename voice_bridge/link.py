@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast
 
-import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
 from voice_bridge import __version__
@@ -80,7 +79,7 @@ class Link:
                 LOG.info("%s: the tools changed; dialling anew so that the cloud reads them", self.name)
                 self.status.connected = False
                 continue
-            except (OSError, EOFError, ImportError, ValueError, websockets.WebSocketException) as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends a connection becomes a wait and a redial
                 verdict = judge(error, greeted=session.greeted)
             lived = time.monotonic() - began if session.up else None
             delay = self._delay(verdict, session, lived)
