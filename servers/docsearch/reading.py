@@ -39,7 +39,14 @@ def read_document(path: Path, content: bytes) -> Document:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DocumentsError(f"{path.suffix or 'no suffix'}: not a kind of file that is read ({KINDS})")
-    document = reader(path, content)
+    try:
+        document = reader(path, content)
+    except DocumentsError:
+        raise
+    except Exception as error:  # the parsers raise whatever a damaged file makes them stumble over
+        raise DocumentsError(
+            f"the file is damaged or not what its name says ({type(error).__name__} while reading it)"
+        ) from error
     sections = [section for section in document.sections if section.text.strip()]
     if not sections:
         raise DocumentsError("the file has no text")
@@ -62,23 +69,17 @@ def _read_html(path: Path, content: bytes) -> Document:
 
 
 def _read_docx(path: Path, content: bytes) -> Document:
-    import zipfile
-
     import mammoth
     from bs4 import BeautifulSoup
 
-    try:
-        html = mammoth.convert_to_html(BytesIO(content)).value
-    except (zipfile.BadZipFile, KeyError, ValueError, AttributeError) as error:
-        raise DocumentsError("not a Word document that can be read (damaged, or not .docx inside)") from error
-    return _from_soup(BeautifulSoup(html, "html.parser"))
+    return _from_soup(BeautifulSoup(mammoth.convert_to_html(BytesIO(content)).value, "html.parser"))
 
 
 def _read_pdf(path: Path, content: bytes) -> Document:
     import logging
 
     from pypdf import PdfReader
-    from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
+    from pypdf.errors import DependencyError
 
     logging.getLogger("pypdf").setLevel(logging.ERROR)
     try:
@@ -87,12 +88,8 @@ def _read_pdf(path: Path, content: bytes) -> Document:
             raise DocumentsError("the PDF asks for a password; save a copy without one")
         pages = [_tidy(page.extract_text()) for page in reader.pages]
         title = (reader.metadata and reader.metadata.title) or ""
-    except FileNotDecryptedError as error:
-        raise DocumentsError("the PDF asks for a password; save a copy without one") from error
     except DependencyError as error:
         raise DocumentsError("the PDF is encrypted with AES; save a copy without encryption") from error
-    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise DocumentsError(f"the PDF is damaged ({type(error).__name__})") from error
     if pages and not any(page.strip() for page in pages):
         raise DocumentsError(
             f"a scanned PDF: its {len(pages)} page(s) are pictures without text. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ MAX_QUERY = 10_000  # characters; far beyond the model's 256 tokens
 MODEL_PATIENCE = 45.0  # seconds a search waits for the model
 ALIEN = 0.25  # a passage this unlike its own vector was embedded by another model
 SAMPLE = 5
+IDENTIFIER = re.compile(r"\d|[a-z][A-Z]|[A-Z]{3}|\w[-_./:]\w")  # KX-24, SelfCheckGPT, set_timer
 
 # Metadata that says where a passage is from, in the spellings in use.
 SOURCE_KEYS = ("source", "file_name", "filename", "file", "file_path", "path", "url", "title", "document")
@@ -85,7 +87,7 @@ class DocumentSearch:
             chosen, mark = self._collection(collection)
             note = self._check_model(chosen, mark, model)
             near, words = self._rankings(chosen, mark, question[:MAX_QUERY], vector, wanted, where or None)
-            results = _results(chosen, reciprocal_rank_fusion([near, words])[:wanted], vector)
+            results = _results(chosen, joined(question, near, words)[:wanted], vector)
         notes = [
             note,
             f"n_results is from 1 to {MAX_RESULTS}; {wanted} was used." if wanted != n_results else None,
@@ -164,6 +166,15 @@ class DocumentSearch:
         if model.name not in notes:
             notes[model.name] = check_model(collection, model)
         return notes[model.name]
+
+
+def joined(query: str, near: list[str], words: list[str]) -> list[str]:
+    """The two rankings joined by reciprocal rank fusion.
+
+    The best of either score the same where neither list has the other's; then a query that contains a number
+    or an identifier means the words, any other the meaning.
+    """
+    return reciprocal_rank_fusion([words, near] if IDENTIFIER.search(query) else [near, words])
 
 
 def check_model(collection: Collection, model: EmbeddingModel) -> str | None:

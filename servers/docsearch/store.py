@@ -87,6 +87,11 @@ class ServerStore:
 
     def current(self) -> tuple[ClientAPI, Hashable]:
         """Raises DocumentsError when the server does not answer."""
+        if self._client is not None:
+            try:
+                self._client.heartbeat()
+            except Exception:  # noqa: BLE001 — any failure means: connect anew, and tell what is wrong
+                self._client = None
         if self._client is None:
             self._client = connect(self._url)
         return self._client, int(time.monotonic() / SERVER_REST)
@@ -123,7 +128,9 @@ def open_folder(folder: Path, name: Path, version: dict[str, int]) -> ClientAPI:
     from chromadb.config import Settings
 
     try:
-        return chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
+        client = chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
+        client.list_collections()  # a schema it cannot read shows only here
+        return client
     except Exception as error:  # Chroma's bindings raise bare errors of many kinds
         raise DocumentsError(_unreadable(name, version, error)) from error
 
