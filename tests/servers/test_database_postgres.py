@@ -34,7 +34,8 @@ def url() -> Iterator[str]:
 
 
 def _server(url: str, role: str) -> StdioClient:
-    return StdioClient("-m", "servers.database", env={"DATABASE_URL": url.replace("//postgres@", f"//{role}@")})
+    settings = {"DATABASE_URL": url.replace("//postgres@", f"//{role}@"), "DATABASE_TIMEOUT": "1.5"}
+    return StdioClient("-m", "servers.database", env=settings)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,8 @@ def test_values_survive(superuser: StdioClient) -> None:
     data = superuser.call(
         "query_database",
         sql="SELECT 9223372036854775807 AS a, 1 AS a, 'Infinity'::float8 AS f, 'NaN'::numeric AS n, "
-        "1e30::numeric AS big, timestamptz '2026-11-30 12:00+00' AS at, true AS yes, NULL AS missing, 'naïve 日本' AS text",
+        "1e30::numeric AS big, timestamptz '2026-11-30 12:00+00' AS at, true AS yes, NULL AS missing, "
+        "'naïve 日本' AS text",
     ).data
     assert data["columns"] == ["a", "a_2", "f", "n", "big", "at", "yes", "missing", "text"]
     assert data["rows"][0][:5] == [9223372036854775807, 1, "Infinity", "NaN", 10**30]
@@ -107,7 +109,7 @@ def test_values_survive(superuser: StdioClient) -> None:
         ("SELECT 1 +", "PostgreSQL says"),
         ("SELECT 1 / 0", "division by zero"),
         ("SELECT * FROM failing", "division by zero"),
-        ("SELECT pg_sleep(60)", "longer than 5 s"),
+        ("SELECT pg_sleep(60)", "longer than 1.5 s"),
     ],
 )
 def test_refuses_naming_the_real_reason(writer: StdioClient, sql: str, says: str) -> None:

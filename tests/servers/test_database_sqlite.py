@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from servers.sql.limits import Limits
 from tests.servers.stdio_client import StdioClient
 
 SCHEMA = """
@@ -40,7 +41,8 @@ class Database:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.executescript(SCHEMA)
         self.files = self._files()
-        self.client = StdioClient("-m", "servers.database", env={"DATABASE_URL": f"sqlite:///{path}"})
+        settings = {"DATABASE_URL": f"sqlite:///{path}", "DATABASE_TIMEOUT": "1.5"}
+        self.client = StdioClient("-m", "servers.database", env=settings)
 
     def _files(self) -> dict[str, str]:
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in self.path.parent.iterdir()}
@@ -250,6 +252,14 @@ def test_no_bomb_takes_the_server_along(database: Database, bomb: str) -> None:
     assert database.rows("SELECT 1") == [[1]]
     assert database.client.memory < 300_000_000
     assert database.unchanged()
+
+
+def test_an_endless_query_is_stopped_after_5_seconds_by_default() -> None:
+    assert Limits.from_environment({}) == Limits(rows=500, size=1_000_000, seconds=5.0)
+
+
+def test_an_endless_query_is_stopped_at_the_limit(database: Database) -> None:
+    assert "longer than 1.5 s" in database.refused(BOMBS[0])
 
 
 def test_at_most_500_rows_come_back(database: Database) -> None:
