@@ -77,7 +77,8 @@ class Hub:
     ) -> None:
         for running in self._running.values():
             running.supervised.stop()
-        await self._group.__aexit__(kind, error, trace)
+        # Not told of the block's own error, the group waits for the servers to end and leaves that error as it is.
+        await self._group.__aexit__(None, None, None)
         if self._timer is not None:
             self._timer.cancel()
 

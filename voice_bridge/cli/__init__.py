@@ -21,6 +21,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "call": "call",
     "check": "check",
     "init": "init",
+    "agent": "agent",
+    "chat": "chat",
     "ingest": "ingest",
 }
 
@@ -62,9 +64,15 @@ def _app(words: Sequence[str]) -> Any:
     return app
 
 
-def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"voice-bridge {__version__}")
         raise typer.Exit()
+
+
+def _options(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    """Only the options; the help is the app's."""
