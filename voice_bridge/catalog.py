@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from msgspec import Raw
 
@@ -48,6 +49,19 @@ class Entry:
     raw: bytes
 
 
+class _Wish(NamedTuple):
+    """An item with the name it would like to be shown under."""
+
+    offer: Offer
+    original: str
+    name: str
+    raw: bytes
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.offer.server, self.original
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Everything one view of the servers shows."""
@@ -62,6 +76,13 @@ class Catalog:
         member = b'"resourceTemplates":[' if kind == "templates" else b'"' + kind.encode() + b'":['
         entries: Mapping[str, Entry] = getattr(self, kind)
         return member + b",".join(entry.raw for entry in entries.values()) + b"]"
+
+    def announced_after(self, earlier: Catalog | None) -> Catalog:
+        """All names a client was ever shown: these, and those of earlier lists, which stay their owners'."""
+        if earlier is None or earlier is self:
+            return self
+        tools, prompts = {**earlier.tools, **self.tools}, {**earlier.prompts, **self.prompts}
+        return replace(self, tools=tools, prompts=prompts)
 
     def moves_a_name(self, later: Catalog) -> bool:
         """Whether a later catalog gives a name shown here to another owner."""
@@ -96,10 +117,12 @@ class Catalog:
 def merge(offers: Sequence[Offer], pinned: Catalog | None = None) -> Catalog:
     """One catalog of all offers, in the order of the settings file.
 
-    A name that `pinned` announced keeps its owner as long as that owner still offers the tool.
+    A name that `pinned` announced is its owner's for good, whether or not that owner still offers the tool.
     """
-    tools = [(offer, original, raw) for offer in offers for original, raw in _chosen(offer)]
-    prompts = [(offer, name, raw) for offer in offers for name, raw in _named(offer.prompts, offer.name, "prompt")]
+    tools = [_Wish(offer, *chosen) for offer in offers for chosen in _chosen(offer)]
+    prompts = [
+        _Wish(offer, name, name, raw) for offer in offers for name, raw in _named(offer.prompts, offer.name, "prompt")
+    ]
     return Catalog(
         tools=_expose(tools, pinned.tools if pinned else {}),
         prompts=_expose(prompts, pinned.prompts if pinned else {}),
@@ -122,14 +145,15 @@ def _named(entries: Iterable[bytes], server: str, kind: str) -> Iterable[tuple[s
             yield name, raw
 
 
-def _chosen(offer: Offer) -> Iterable[tuple[str, bytes]]:
+def _chosen(offer: Offer) -> Iterable[tuple[str, str, bytes]]:
+    """The tools that the rules let through: own name, wished name, JSON."""
     rules = offer.rules
     for name, raw in _named(offer.tools, offer.name, "tool"):
         if not any(fnmatchcase(name, glob) for glob in rules.include):
             continue
         if any(fnmatchcase(name, glob) for glob in rules.exclude):
             continue
-        yield name, _completed(raw, rules.describe.get(name))
+        yield name, rules.rename.get(name, name), _completed(raw, rules.describe.get(name))
 
 
 def _completed(raw: bytes, description: str | None) -> bytes:
@@ -143,50 +167,54 @@ def _completed(raw: bytes, description: str | None) -> bytes:
     return jsonrpc.dump(members) if changed else raw
 
 
-def _expose(wanted: Sequence[tuple[Offer, str, bytes]], pinned: Mapping[str, Entry]) -> dict[str, Entry]:
-    """A distinct legal name for each item. Names that are legal as they are go first, so no mapped one takes theirs."""
-    names: dict[tuple[str, str], str] = {}
+def _expose(wanted: Sequence[_Wish], pinned: Mapping[str, Entry]) -> dict[str, Entry]:
+    """A distinct legal name for each item: what was announced stays, then legal names nobody earlier asks for.
+
+    Those that clash come next and the mapped ones last, so that no made-up name takes one that a server chose.
+    """
+    owners = {(entry.server, entry.original): name for name, entry in pinned.items()}
+    names = {wish.key: owners[wish.key] for wish in wanted if wish.key in owners}
     taken = set(pinned)
-    kept = {(entry.server, entry.original): name for name, entry in pinned.items()}
-    for offer, original, _ in wanted:
-        name = kept.get((offer.server, original))
-        if name is not None and _still_wished(name, offer, original):
-            names[offer.server, original] = name
-    for exact in (True, False):
-        for offer, original, _ in wanted:
-            wish = offer.rules.rename.get(original, original)
-            if (offer.server, original) not in names and bool(_LEGAL.fullmatch(wish)) is exact:
-                name = _free_name(wish, offer.name, original, taken)
-                names[offer.server, original] = name
+    for fits in (_is_free, _is_legal, _is_any):
+        for wish in wanted:
+            if wish.key not in names and fits(wish.name, taken):
+                names[wish.key] = name = _free_name(wish, taken)
                 taken.add(name)
     return {
-        (name := names[offer.server, original]): Entry(offer.server, original, _renamed(raw, original, name))
-        for offer, original, raw in wanted
+        (name := names[wish.key]): Entry(wish.offer.server, wish.original, _renamed(wish.raw, wish.original, name))
+        for wish in wanted
     }
 
 
-def _still_wished(name: str, offer: Offer, original: str) -> bool:
-    """Whether a name could still be given to this tool; it could not once the owner has renamed the tool."""
-    wish = offer.rules.rename.get(original, original)
-    wishes = (legal_name(wish), legal_name(f"{offer.name}__{wish}"))
-    return name in wishes or (_CUT.search(name) is not None and wishes[1].startswith(name[:-9]))
+def _is_free(name: str, taken: set[str]) -> bool:
+    return name not in taken and _LEGAL.fullmatch(name) is not None
 
 
-def _free_name(wish: str, server: str, original: str, taken: set[str]) -> str:
-    plain = legal_name(wish)
+def _is_legal(name: str, taken: set[str]) -> bool:
+    return _LEGAL.fullmatch(name) is not None
+
+
+def _is_any(name: str, taken: set[str]) -> bool:
+    return True
+
+
+def _free_name(wish: _Wish, taken: set[str]) -> str:
+    plain = legal_name(wish.name)
     if plain not in taken:
         return plain
-    prefixed = legal_name(f"{server}__{wish}")
+    prefixed = legal_name(f"{wish.offer.name}__{wish.name}")
     if prefixed not in taken:
         return prefixed
     salt = 0
-    while (name := _cut(prefixed, f"{server}\0{original}\0{salt}")) in taken:
+    while (name := _cut(prefixed, f"{wish.offer.name}\0{wish.original}\0{salt}")) in taken:
         salt += 1
     return name
 
 
 def legal_name(name: str) -> str:
     """The name in the alphabet that language models' APIs accept: `^[A-Za-z0-9_-]{1,64}$`."""
+    if _LEGAL.fullmatch(name):
+        return name
     mapped = _ILLEGAL.sub("_", name)
     if not mapped.strip("_-"):
         return _cut("tool", name)
@@ -218,11 +246,11 @@ def _by_uri(offers: Sequence[Offer], kind: str, key: str) -> dict[str, Entry]:
 
 def _template_pattern(template: str) -> re.Pattern[str]:
     """What an RFC 6570 template can expand to, loosely: `{+x}` and `{#x}` may hold slashes, others may not."""
-    parts = re.split(r"(\{[^{}]*\})", template)
+    parts = re.split(r"((?:\{[^{}]*\})+)", template)  # neighbours as one: apart they would match in exponential ways
     return re.compile("".join(_part_pattern(part) for part in parts))
 
 
 def _part_pattern(part: str) -> str:
     if not part.startswith("{"):
         return re.escape(part)
-    return ".*" if part[1:2] in "+#/?&;." else "[^/]*"
+    return ".*" if re.search(r"\{[+#/?&;.]", part) else "[^/]*"

@@ -178,7 +178,12 @@ def error_raw(id_: bytes, raw: bytes | Raw) -> bytes:
 
 def dump(value: object) -> bytes:
     """Compact UTF-8 JSON, text unescaped; `msgspec.Raw` inside stays as written."""
-    return msgspec.json.encode(value)
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        if not isinstance(value, str):
+            raise
+        return msgspec.json.encode(value.encode("utf-8", "replace").decode())  # half an emoji in somebody's settings
 
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -100,7 +100,7 @@ def _list(kind: str) -> Answer:
 def listing(router: Router, client: Client, id_: bytes, kind: str) -> bytes:
     """The response to a list request, from memory."""
     catalog = router.catalog_of(client)
-    client.announced = client.notified = catalog
+    client.announced, client.notified = catalog.announced_after(client.announced), catalog
     extra = b"," + era.LISTED_MEMBERS if client.modern else b""
     return jsonrpc.result(id_, b"{" + catalog.listing(kind) + extra + b"}")
 
