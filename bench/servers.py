@@ -154,9 +154,8 @@ def main() -> int:
         )
         if start - bare > BUDGET:
             late.append(subject.name)
-    print(
-        f"budget: tools listed at most {BUDGET} s after the bare server: {'MISSED by ' + ', '.join(late) if late else 'kept'}"
-    )
+    verdict = f"MISSED by {', '.join(late)}" if late else "kept"
+    print(f"budget: tools listed at most {BUDGET} s after the bare server's: {verdict}")
     return 1 if late else 0
 
 

@@ -89,13 +89,17 @@ def _path(url: str) -> Path:
             ) from None
     scheme, separator, rest = url.partition("://")
     if not separator:
+        if "@" in url and not Path(url).exists():  # a mistyped URL, with a password perhaps
+            raise QueryError(
+                "DATABASE_URL is no existing file: write sqlite:///path or postgresql://user:password@host/name."
+            )
         return Path(url).expanduser()
     if scheme.partition("+")[0] != "sqlite":
         raise QueryError(
             f"DATABASE_URL begins with {scheme[:20]}://, which is not supported: use sqlite:///path or postgresql://…"
         )
     # As in SQLAlchemy: three slashes before a relative path, four before an absolute one.
-    return Path(unquote(rest.removeprefix("/"))).expanduser()
+    return Path(unquote(rest.partition("?")[0].removeprefix("/"))).expanduser()
 
 
 def register(server: MCPServer, *, describing: bool = True) -> None:

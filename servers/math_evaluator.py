@@ -19,7 +19,7 @@ from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from servers.arithmetic.numbers import CalculationError, Number
+from servers.arithmetic.numbers import CalculationError, Number, to_float
 from servers.arithmetic.text import to_python
 from servers.arithmetic.walk import evaluate
 from servers.serving import answer, serve
@@ -39,7 +39,7 @@ class Calculation(TypedDict):
 def calculation(value: Number) -> Calculation:
     """Return `value` with at most 15 digits where it is not whole. Raises CalculationError when not finite."""
     if isinstance(value, Fraction):
-        value = float(value)
+        value = to_float(value)
     if isinstance(value, float):
         if math.isnan(value):
             raise CalculationError("The result is undefined: the expression subtracts or divides infinities.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,8 @@ def serve(server: MCPServer) -> None:
     Unlike the SDK's own loop, a line that is no JSON-RPC message is answered with -32700 or -32600 and id null
     (JSON-RPC 2.0 §5), and so is a batch, which MCP has not had since 2025-06-18.
     """
+    # The reader blocked on stdin would keep Ctrl-C from ending the process.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     anyio.run(_serve, server)
 
 

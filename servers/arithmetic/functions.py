@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 import random
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -27,6 +28,7 @@ CONSTANTS: dict[str, Number] = {
 
 TAKES_LIST = frozenset({"sum", "fsum", "prod", "min", "max", "choice", "mean"})
 
+MAX_ROUND_DIGITS = 1_000
 MAX_VARIATE = 1e6
 """The rejection loops behind random's distributions may never end for larger parameters."""
 
@@ -49,6 +51,11 @@ def nearest_name(name: str, table: Iterable[str]) -> str:
 
 def _refuse(name: str) -> CalculationError:
     return CalculationError(f"The result of {name} would be too large to calculate: use smaller numbers.")
+
+
+def _integers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` refusing, as a TypeError, what is not whole: not all of the standard library does."""
+    return lambda *numbers: function(*map(operator.index, numbers))
 
 
 def _factorial(number: int) -> int:
@@ -93,6 +100,12 @@ def _choice(*numbers: Number) -> Number:
     return random.choice(numbers)
 
 
+def _round(number: Number, digits: int | None = None) -> Number:
+    if digits is not None and abs(digits) > MAX_ROUND_DIGITS:
+        raise CalculationError(f"round takes at most {MAX_ROUND_DIGITS} digits.")
+    return round(number, digits)
+
+
 def _getrandbits(bits: int) -> int:
     if bits > MAX_BITS:
         raise _refuse("getrandbits")
@@ -117,22 +130,22 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "ceiling": math.ceil,
     "choice": _choice,
-    "comb": _comb,
-    "factorial": _factorial,
+    "comb": _integers(_comb),
+    "factorial": _integers(_factorial),
     "fsum": _sum,
-    "getrandbits": _getrandbits,
+    "getrandbits": _integers(_getrandbits),
     "int": math.trunc,
-    "lcm": _lcm,
+    "lcm": _integers(_lcm),
     "ln": math.log,
     "max": max,
     "mean": _mean,
     "min": min,
-    "perm": _perm,
+    "perm": _integers(_perm),
     "pow": power,
     "prod": _prod,
-    "randint": random.randint,
+    "randint": _integers(random.randint),
     "random": random.random,
-    "randrange": random.randrange,
-    "round": round,
+    "randrange": _integers(random.randrange),
+    "round": _round,
     "sum": _sum,
 }

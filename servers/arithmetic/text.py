@@ -47,6 +47,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d_]|,\d)")
+_SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?:[ '’]\d{3})+(?![\d_,])")
 _OPERANDS = frozenset({"number", "name", "function", "root", "open"})
 """The tokens that begin an operand."""
 
@@ -80,7 +81,7 @@ def _plain(text: str) -> str:
     text = re.sub(r"(\d*)\s*([¼-¾⅐-⅞])", _vulgar, text)
     text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
     text = "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text)
-    text = re.sub(r"(?<=\d)[ '’](?=\d{3}(?!\d))", "", text)
+    text = _SPACED.sub(lambda match: re.sub(r"\D", "", match[0]), text)
     text = without_words(text).strip()
     return text.removeprefix("=").rstrip("?= ").strip()
 

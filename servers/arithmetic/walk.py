@@ -121,6 +121,10 @@ def _is_percent(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "percent"
 
 
+def _whole(number: Number) -> Number:
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 def _describe(node: ast.expr) -> str:
     kind = {ast.Compare: "A comparison", ast.Lambda: "A lambda", ast.List: "A list", ast.Tuple: "A list"}
     return kind.get(type(node), _clip(ast.unparse(node)))
@@ -152,7 +156,11 @@ def _call(name: str, arguments: list[Number]) -> Number:
         )
     written = f"{name}({', '.join(shown(argument) for argument in arguments)})"
     try:
-        return exact(function(*arguments))
+        try:
+            return exact(function(*arguments))
+        except TypeError:
+            # factorial(sqrt(16)): what is whole may be used where only whole numbers are.
+            return exact(function(*(_whole(argument) for argument in arguments)))
     except CalculationError:
         raise
     except OverflowError:

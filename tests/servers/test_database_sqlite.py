@@ -355,6 +355,7 @@ def test_limits_are_settable_and_checked(tmp_path: Path) -> None:
         ("sqlite:////nowhere/at/all.db", "does not exist"),
         ("/nowhere/at/all.db", "does not exist"),
         ("mysql://user:geheim@host/db", "mysql://, which is not supported"),
+        ("postgres//user:geheim@host/db", "write sqlite:///path or postgresql://"),
         ("/etc/passwd", "no SQLite database"),
         ("/tmp", "does not exist"),
     ],

@@ -7,7 +7,14 @@ import math
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from servers.arithmetic.functions import FUNCTIONS
+from servers.arithmetic.numbers import CalculationError
+from servers.arithmetic.text import to_python
+from servers.arithmetic.walk import evaluate
+from servers.math_evaluator import calculation
 from tests.servers.stdio_client import StdioClient
 
 
@@ -80,6 +87,9 @@ def calculator() -> Iterator[StdioClient]:
         ("5!", 120),
         ("sin(30°)", 0.5),
         ("12 = ?", 12),
+        ("factorial(sqrt(16))", 24),
+        ("round(2.675, 2)", 2.68),
+        ("12 345 678 + 1", 12345679),
         ("007", 7),
         ("0x10", 16),
         ("1_000*2", 2000),
@@ -169,6 +179,9 @@ def test_a_number_instead_of_text_is_taken(calculator: StdioClient) -> None:
         ("$5 + 3", "'$'"),
         ("你好", "你好"),
         ("3 4", "cannot be read"),
+        ("1234 567", "cannot be read"),
+        ("10**400/3", "too large"),
+        ("factorial(2.5)", "must be whole"),
         ("2 +", "cannot be read"),
         ("[1, 2]", "A list cannot be calculated"),
         ("gammavariate(1e308, 1)", "between"),
@@ -236,6 +249,8 @@ def test_nothing_but_arithmetic_runs(calculator: StdioClient, expression: str) -
         "perm(10**9, 10**8)",
         "comb(10**9, 5*10**8)",
         "getrandbits(10**12)",
+        "round(2.5, 10**10)",
+        "round(25, -10**10)",
         "((9**9999)**9999)**9999",
         "10**9999 * 10**9999",
         "lcm(" + ",".join(f"9**9999+{number}" for number in range(120)) + ")",
@@ -263,3 +278,36 @@ def test_the_most_that_is_allowed_is_answered_too(calculator: StdioClient, term:
     longest = term * (1_990 // len(term)) + "1"
 
     assert not calculator.call("calculate", expression=longest).failed
+
+
+SIGNS = [*"0123456789+-*/%^().,!√π°²½ex ", "**", "//", "10", "0.5", "1e308", "of", "加", "三", "inf", "nan", *FUNCTIONS]
+
+
+def _value_or_sentence(expression: str) -> int | float | str | None:
+    try:
+        return calculation(evaluate(expression))["value"]
+    except CalculationError:
+        return None
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.sampled_from(SIGNS), max_size=14).map("".join) | st.text(max_size=30))
+def test_whatever_is_sent_gives_a_finite_number_or_a_sentence(text: str) -> None:
+    try:
+        source = to_python(text)
+    except CalculationError:
+        return
+    value = _value_or_sentence(source)
+
+    assert json.loads(json.dumps(value, allow_nan=False)) == value
+
+
+EXTREMES = ["0", "1", "-1", "0.5", "1e-320", "-1e-300", "1e6", "-1e6", "1e308", "10**9000", "-10**9000", "inf", "nan"]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.sampled_from(sorted(FUNCTIONS)), st.lists(st.sampled_from(EXTREMES), max_size=3))
+def test_every_function_survives_extreme_arguments(name: str, arguments: list[str]) -> None:
+    value = _value_or_sentence(f"{name}({', '.join(arguments)})")
+
+    assert json.loads(json.dumps(value, allow_nan=False)) == value
