@@ -303,3 +303,14 @@ def test_without_the_extra_a_sentence_names_it(settings: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, cwd=ROOT)
     assert 'pip install "mcp-voice-bridge[agent]"' in done.stdout
+
+
+def test_a_reader_that_leaves_ends_the_output_not_the_work(api: MessagesAPI, settings: Path, log: Path) -> None:
+    api.replies = [calls(("echo", {"text": "x"})), text("It is x.")]
+    with started(settings, "what?") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+    assert "ended echo" in log.read_text()

@@ -30,12 +30,6 @@ from voice_bridge.errors import UsageError
 FAST: dict[str, Any] = {"first_wait": 0.01, "retries": 3}
 
 
-@pytest.fixture(autouse=True)
-async def bounded() -> Any:
-    async with asyncio.timeout(30):
-        yield
-
-
 async def test_a_question_without_tools_is_one_round(api: MessagesAPI) -> None:
     api.replies = [text("Hello there.")]
     async with child_tools(*TROUBLE) as tools, Agent(tools) as agent:
@@ -570,3 +564,38 @@ async def test_leaving_the_stream_early_stops_the_turn(api: MessagesAPI) -> None
                     break
         assert (await agent.ask("hello")).answer == "Hello."
     assert api.refusals == []
+
+
+async def test_inputs_and_ids_that_no_api_gives_are_put_right(api: MessagesAPI) -> None:
+    odd = Reply(
+        [
+            {"type": "tool_use", "id": "call 1", "name": "echo", "input": {"text": "half"}},
+            {"type": "tool_use", "id": "same", "name": "echo", "input": [1, 2]},
+        ],
+        stop_reason="tool_use",
+    )
+    api.replies = [odd, odd, text("Done \ud83d."), text("Hello.")]
+    async with child_tools(*TROUBLE) as tools, Agent(tools) as agent:
+        answer = await agent.ask("odd")
+        await agent.ask("hello")
+    assert [call.output for call in answer.tool_calls] == ["half", "Not run: the input is not a JSON object."] * 2
+    assert answer.answer == "Done ?."
+    assert api.refusals == []
+
+
+async def test_two_questions_at_once_are_answered_one_after_the_other(api: MessagesAPI) -> None:
+    api.replies = [calls(("meet", {}), ("meet", {})), text("one"), text("two")]
+    async with child_tools(*TROUBLE) as tools, Agent(tools) as agent:
+        answers = await asyncio.gather(agent.ask("first"), agent.ask("second"))
+    assert [answer.answer for answer in answers] == ["one", "two"]
+    assert api.refusals == []
+
+
+async def test_a_broken_tool_call_is_asked_for_again(api: MessagesAPI) -> None:
+    broken = calls(("echo", {"text": "half \ud83d"}))
+    api.replies = [broken, calls(("echo", {"text": "whole"})), text("Done."), broken, broken, broken]
+    async with child_tools(*TROUBLE) as tools, Agent(tools, **FAST) as agent:
+        answer = await agent.ask("go")
+        assert [call.output for call in answer.tool_calls] == ["whole"]
+        with pytest.raises(ModelError, match=r"broken tool call, still after 3 tries\. Ask in other words"):
+            await agent.ask("go on")

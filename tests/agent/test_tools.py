@@ -14,6 +14,7 @@ from tests.agent.messages_api import _check_block, _check_tools
 from voice_bridge.agent.history import tool_result
 from voice_bridge.agent.results import cut, to_content
 from voice_bridge.agent.schemas import UnusableSchema, repair
+from voice_bridge.agent.screen import printable, split_paragraphs
 from voice_bridge.agent.tools import NoTools, toolbox
 
 Json = dict[str, Any]
@@ -155,3 +156,15 @@ def test_a_cut_text_keeps_head_and_tail_and_counts_the_rest(text: str, limit: in
         assert short.startswith(text[:head])
         assert short.endswith(text[len(text) - tail :])
         assert f"{len(text) - limit:,} characters left out" in short
+
+
+def test_what_steers_a_terminal_is_escaped_and_what_joins_letters_is_not() -> None:
+    assert printable("a\x1b[2Jb\u202ec\x07\n\t") == "a\\x1b[2Jb\\u202ec\\x07\n\t"
+    family = "\U0001f468\u200d\U0001f469"
+    assert printable(family) == family
+
+
+def test_a_paragraph_is_whole_at_a_blank_line_outside_of_code() -> None:
+    assert split_paragraphs("one\n\ntwo") == ("one\n\n", "two")
+    assert split_paragraphs("```\na\n\nb") == ("", "```\na\n\nb")
+    assert split_paragraphs("```\na\n\nb\n```\n\nc") == ("```\na\n\nb\n```\n\n", "c")

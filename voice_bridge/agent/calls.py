@@ -29,9 +29,15 @@ class _Call:
 
 
 class Calls:
-    """The `tool_use` blocks of one reply; their records join `answer` in the order the model gave them."""
+    """The `tool_use` blocks of one reply; those with `faulty` ids are answered but not run.
 
-    def __init__(self, agent: Agent, box: Toolbox, blocks: list[Block], answer: Answer, emit: Emit) -> None:
+    Their records join `answer` in the order the model gave them.
+    """
+
+    def __init__(
+        self, agent: Agent, box: Toolbox, blocks: list[Block], faulty: set[str], answer: Answer, emit: Emit
+    ) -> None:
+        self._faulty = faulty
         self._agent = agent
         self._box = box
         self._conversation = agent.conversation
@@ -41,7 +47,7 @@ class Calls:
 
     def _recorded(self, block: Block) -> _Call:
         tool = self._box.tools.get(block["name"])
-        given = block["input"] if isinstance(block["input"], dict) else {}
+        given = block["input"]
         if tool is None:
             return _Call(block, None, ToolCall(str(block["name"]), given, is_error=True))
         return _Call(block, tool, ToolCall(tool.name, tool.arguments(given), server=tool.server, is_error=True))
@@ -70,7 +76,7 @@ class Calls:
         if call.tool is None:
             names = ", ".join(self._box.tools) or "none"
             return f"There is no tool named {call.record.tool!r}. The tools are: {names}."
-        if not isinstance(call.block["input"], dict):
+        if call.block["id"] in self._faulty:
             return "Not run: the input is not a JSON object."
         return await self._agent.permissions.refusal(call.tool, call.record.input, self._conversation)
 

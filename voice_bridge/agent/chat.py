@@ -9,7 +9,7 @@ from pathlib import Path
 from voice_bridge.agent.interrupts import Interrupted, interruptible
 from voice_bridge.agent.loop import Agent
 from voice_bridge.agent.prompt import LineCleared, MessagePrompt
-from voice_bridge.agent.screen import Screen, listing, one_line, resumed
+from voice_bridge.agent.screen import Screen, listing, one_line, put, resumed
 from voice_bridge.agent.store import Store
 from voice_bridge.errors import VoiceBridgeError
 
@@ -114,4 +114,4 @@ class Chat:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    put(sys.stderr, text)

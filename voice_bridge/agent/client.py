@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -33,12 +33,16 @@ _SLOWEST_RETRY = 30.0
 
 @dataclass
 class Reply:
-    """One whole reply of the model. `content` holds its blocks as they came, for sending back."""
+    """One whole reply of the model. `content` holds its blocks as they came, for sending back.
+
+    `faulty` has the ids of the calls whose input was no JSON object.
+    """
 
     content: list[Block]
     stop_reason: str
     detail: str
     usage: Usage
+    faulty: set[str] = field(default_factory=set)
 
 
 class MessagesClient:

@@ -6,6 +6,7 @@ counts as much as the status.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -75,6 +76,9 @@ class Explainer:
             return self._connection(error)
         if isinstance(error, BrokenOff) and error.streamed:
             return Retry("The connection to the model broke off", "Try again in a while.")
+        if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError):
+            # The SDK's word for tool input that is no JSON; models write such now and then.
+            return Retry("The model wrote a broken tool call", "Ask in other words, or take another model.", tries=2)
         if isinstance(error, anthropic.CredentialsError):
             return ModelError(f"The Anthropic credentials cannot be used: {mask(str(error))}")
         return ModelError(

@@ -84,6 +84,7 @@ class Agent:
         self.result_budget = result_budget
         self.context_window = context_window
         self.answer = Answer()
+        self._one_at_a_time = asyncio.Lock()
         self.noted: set[str] = set()
         self.tokens_per_byte = 0.3
 
@@ -99,15 +100,16 @@ class Agent:
     async def ask(self, question: str, emit: Emit | None = None) -> Answer:
         """The answer to `question`, after as many tool calls as it takes, up to `max_iterations` rounds.
 
-        `emit` is called with each `Event` as it happens. Cancelling the task stops the turn and leaves
-        a valid conversation. Raises `ModelError` and `StoreError`; the question stays in the conversation,
-        and `self.answer` has the tool calls made until then.
+        `emit` is called with each `Event` as it happens. Cancelling the task stops the turn and leaves a valid
+        conversation. A second question waits for the first one's answer. Raises `ModelError` and `StoreError`; the
+        question stays in the conversation, and `self.answer` has the tool calls made until then.
         """
         if not question.strip():
             raise UsageError("The question is empty.")
-        turn = Turn(self, emit or _ignore)
-        self.answer = turn.answer
-        return await turn.run(question)
+        async with self._one_at_a_time:
+            turn = Turn(self, emit or _ignore)
+            self.answer = turn.answer
+            return await turn.run(question)
 
     @asynccontextmanager
     async def stream(self, question: str) -> AsyncIterator[AsyncIterator[Event]]:

@@ -5,8 +5,11 @@ At a terminal text appears as it arrives, rendered as Markdown; into a pipe goes
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import time
+import unicodedata
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from voice_bridge.agent.events import (
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 300
 _FRAME_SECONDS = 0.08
+_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Screen(Protocol):
@@ -44,8 +48,28 @@ class Screen(Protocol):
 
 
 def printable(text: str) -> str:
-    """`text` without the control characters that could steer a terminal; line breaks and tabs stay."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    """`text` with the characters that could steer a terminal written as escapes; line breaks and tabs stay."""
+    return "".join(c if c in "\n\t" or not _steers(c) else ascii(c)[1:-1] for c in text)
+
+
+def _steers(char: str) -> bool:
+    """True for control characters and for those that turn the direction of what follows (Unicode TR9)."""
+    return unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _DIRECTIONS
+
+
+def put(out: TextIO, text: str) -> None:
+    """Writes a line, at once. A reader that has left (`| head`) ends the output, not the work."""
+    try:
+        print(text, file=out, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def tolerant(out: TextIO) -> TextIO:
+    """The stream, which from now on writes characters it cannot encode as escapes."""
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="backslashreplace")
+    return out
 
 
 def one_line(text: str, limit: int = _LONGEST_LINE) -> str:
@@ -58,17 +82,17 @@ class PlainScreen:
     """For pipes: the whole answer on `out` when it is there, progress on `log`."""
 
     def __init__(self, out: TextIO | None, log: TextIO) -> None:
-        self._out = out
-        self._log = log
+        self._out = tolerant(out) if out else None
+        self._log = tolerant(log)
         self._shown: set[int] = set()
 
     def show(self, event: Event) -> None:
         match event:
             case TextEnded(text, final) if text:
-                print(printable(text), file=self._out if final and self._out else self._log, flush=True)
+                put(self._out if final and self._out else self._log, printable(text))
             case _:
                 for line in progress(event, self._shown):
-                    print(line, file=self._log, flush=True)
+                    put(self._log, line)
 
     def end(self) -> None:
         """Nothing is ever half shown."""
@@ -80,8 +104,8 @@ class TerminalScreen:
     def __init__(self) -> None:
         from rich.console import Console
 
-        self._console = Console(file=sys.stdout, highlight=False)
-        self._log = Console(file=sys.stderr, highlight=False)
+        self._console = Console(file=tolerant(sys.stdout), highlight=False)
+        self._log = Console(file=tolerant(sys.stderr), highlight=False)
         self._live: Live | None = None
         self._tail = ""
         self._drawn = 0.0

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from voice_bridge import log
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.loop import MISSING_EXTRA, Agent
-from voice_bridge.agent.screen import one_line, resumed
+from voice_bridge.agent.screen import one_line, put, resumed
 from voice_bridge.agent.store import Store
 from voice_bridge.config import Settings
 from voice_bridge.config.loader import environment
@@ -42,7 +42,7 @@ class Options:
 
 def say(text: str) -> None:
     """A line for the person; stdout is kept for answers."""
-    print(text, file=sys.stderr, flush=True)
+    put(sys.stderr, text)
 
 
 def open_store() -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from voice_bridge.agent.events import (
 )
 from voice_bridge.agent.history import Block
 from voice_bridge.agent.interrupts import Interrupted
+from voice_bridge.agent.results import clean
 from voice_bridge.agent.tools import Toolbox, toolbox
 
 if TYPE_CHECKING:
@@ -79,14 +81,16 @@ class Turn:
             self._conversation.append({"role": "assistant", "content": reply.content})
             self._end_text(reply, final=False)
             if answer.iterations < self._agent.max_iterations:
-                await self._calls(calls).run()
+                await self._calls(calls, reply).run()
             else:
                 limit = self._agent.max_iterations
-                self._calls(calls).refuse(f"the limit of {limit} rounds is reached. Answer now from what is known")
+                self._calls(calls, reply).refuse(
+                    f"the limit of {limit} rounds is reached. Answer now from what is known"
+                )
         await self._last_word(began)
 
-    def _calls(self, blocks: list[Block]) -> Calls:
-        return Calls(self._agent, self._box, blocks, self.answer, self._emit)
+    def _calls(self, blocks: list[Block], reply: Reply) -> Calls:
+        return Calls(self._agent, self._box, blocks, reply.faulty, self.answer, self._emit)
 
     async def _last_word(self, began: int) -> None:
         """At the cap: one more reply without tools, marked as incomplete."""
@@ -141,7 +145,7 @@ class Turn:
                 raise
         self._reply = reply
         self._account(reply, messages)
-        reply.content = _sendable(reply.content, self._known_ids())
+        _make_sendable(reply, self._known_ids())
         return reply
 
     def _account(self, reply: Reply, messages: list[history.Message]) -> None:
@@ -223,14 +227,21 @@ def _has_text(content: list[Block]) -> bool:
     return any(block.get("type") == "text" for block in content)
 
 
-def _sendable(content: list[Block], known: set[str]) -> list[Block]:
-    """The blocks without empty text, and with ids as the API wants them: some servers give none, or the same twice."""
-    kept = [block for block in content if block.get("type") != "text" or str(block.get("text") or "").strip()]
-    for block in _tool_uses(kept):
-        if not _CALL_ID.fullmatch(str(block.get("id") or "")) or block["id"] in known:
-            block["id"] = f"call_{len(known) + 1}_{time.time_ns():x}"
-        known.add(block["id"])
-    return kept
+def _make_sendable(reply: Reply, known: set[str]) -> None:
+    """Puts right what some servers give and the API refuses: empty text, ids twice or none, inputs of any type."""
+    blocks = [block for block in reply.content if block.get("type") != "text" or str(block.get("text") or "").strip()]
+    for block in blocks:
+        if block.get("type") == "text":
+            block["text"] = clean(block["text"])
+        elif block.get("type") == "tool_use":
+            if not _CALL_ID.fullmatch(str(block.get("id") or "")) or block["id"] in known:
+                block["id"] = f"call_{len(known) + 1}_{time.time_ns():x}"
+            known.add(block["id"])
+            if not isinstance(block.get("input"), dict):
+                block["input"] = {}
+                reply.faulty.add(block["id"])
+            block["input"] = json.loads(clean(json.dumps(block["input"], ensure_ascii=False)))
+    reply.content = blocks
 
 
 def _why_incomplete(reply: Reply, text: str) -> str:

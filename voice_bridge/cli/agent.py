@@ -71,13 +71,15 @@ class _Outcome:
 
     def print(self) -> None:
         if self.as_json:
-            print(json.dumps(self.result, ensure_ascii=False, default=str), flush=True)
+            from voice_bridge.agent.screen import put, tolerant
+
+            put(tolerant(sys.stdout), json.dumps(self.result, ensure_ascii=False, default=str))
 
 
 async def _answer(question: str, settings: Settings, options: Options, outcome: _Outcome) -> int:
     from voice_bridge.agent.events import Finished
     from voice_bridge.agent.interrupts import Interrupted, interruptible
-    from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen, summary
+    from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen, put, summary
     from voice_bridge.agent.startup import open_store, running_agent, say
 
     async with running_agent(settings, options, open_store()) as running:
@@ -98,7 +100,7 @@ async def _answer(question: str, settings: Settings, options: Options, outcome: 
             screen.end()
             outcome.result = running.answer.to_dict() | {"conversation": running.conversation.id}
         if not outcome.as_json:
-            print(f"\n{summary(answer)}", flush=True)
+            put(sys.stdout, f"\n{summary(answer)}")
         say(f"Tokens: {answer.usage}")
         return 0 if answer.answer else 1
 
