@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -83,6 +83,15 @@ class Catalog:
             return self
         tools, prompts = {**earlier.tools, **self.tools}, {**earlier.prompts, **self.prompts}
         return replace(self, tools=tools, prompts=prompts)
+
+    def without(self, server: str, originals: Container[str]) -> Catalog:
+        """This catalog without some of a server's tools: the owner's new name counts more than the announced one."""
+        kept = {
+            name: entry
+            for name, entry in self.tools.items()
+            if entry.server != server or entry.original not in originals
+        }
+        return replace(self, tools=kept)
 
     def moves_a_name(self, later: Catalog) -> bool:
         """Whether a later catalog gives a name shown here to another owner."""

@@ -108,6 +108,11 @@ class Router:
     def server_rules(self, key: str, rules: ToolRules, call_timeout: float | None) -> list[Send]:
         """The settings changed how this server's tools are shown."""
         server = self.servers[key]
+        before, after = server.rules.rename, rules.rename
+        renamed = {tool for tool in before.keys() | after.keys() if before.get(tool) != after.get(tool)}
+        for client in self.viewers(server):
+            if client.announced is not None:
+                client.announced = client.announced.without(key, renamed)
         server.rules, server.call_timeout = rules, call_timeout
         return self._changed(server)
 
