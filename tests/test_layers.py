@@ -16,7 +16,7 @@ PACKAGE = ROOT / "voice_bridge"
 FLOORS = {
     0: "errors jsonrpc backoff config log paths",
     1: "catalog shaping closes era upstream downstream ledger subscriptions methods notices router",
-    2: "platforms stdio remote remote_http remote_headers link watch lock",
+    2: "platforms stdio remote remote_http remote_headers connection link reach watch lock",
     3: "supervisor",
     4: "hub local",
     5: "bridge agent dashboard",

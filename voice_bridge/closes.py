@@ -12,6 +12,8 @@ from typing import Literal
 from websockets import exceptions as ws
 from websockets.datastructures import Headers
 
+from voice_bridge.errors import UsageError
+
 Kind = Literal["rejected", "transient", "replaced", "too_large"]
 RENEW = "copy a new token from the console into MCP_ENDPOINT"
 _CLOSE_WORDS = {
@@ -29,6 +31,7 @@ _STATUS_WORDS = {
     407: "the proxy wants a login; put it into the proxy variable as http://user:password@host:port",
     429: "the cloud says: too many connections",
 }
+LONGEST_RETRY_AFTER = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +50,12 @@ def judge(error: BaseException, *, greeted: bool = False) -> Verdict:
         return _closed(error, greeted)
     if isinstance(error, ws.InvalidStatus):
         return _status(error.response.status_code, error.response.headers)
-    if isinstance(error, ws.ProxyError):
+    if isinstance(error, ws.ProxyError | ws.InvalidProxy | ImportError):
         return _proxy(error)
-    if isinstance(error, ImportError):
-        return Verdict(
-            "transient", "the proxy is a SOCKS proxy; install its support: pip install python-socks[asyncio]"
-        )
-    if isinstance(error, ssl.SSLCertVerificationError):
-        text = f"the cloud's certificate is not trusted: {error.verify_message}"
-        return Verdict("transient", f"{text}; for a private authority set caFile, else check this machine's clock")
+    if isinstance(error, UsageError):
+        return Verdict("transient", str(error))
     if isinstance(error, ssl.SSLError):
-        return Verdict("transient", f"no TLS connection: {error.reason or 'the other side does not speak TLS'}")
+        return _tls(error)
     if isinstance(error, socket.gaierror):
         return Verdict("transient", "the cloud's name cannot be resolved; is this machine online?")
     if isinstance(error, TimeoutError):
@@ -66,6 +64,9 @@ def judge(error: BaseException, *, greeted: bool = False) -> Verdict:
         return Verdict("transient", "what answers there does not speak WebSocket")
     if isinstance(error, OSError):
         return Verdict("transient", f"no connection: {error.strerror or _first_words(error)}")
+    if isinstance(error.__cause__, ws.InvalidStatus) and 300 <= error.__cause__.response.status_code < 400:
+        code = error.__cause__.response.status_code
+        return Verdict("rejected", f"the cloud has moved: put its new address into the URL (HTTP {code})", code)
     return Verdict("transient", f"no connection ({type(error).__name__})")
 
 
@@ -97,7 +98,22 @@ def _status(code: int, headers: Headers) -> Verdict:
     return Verdict("transient", f"{words} (HTTP {code})", code, after)
 
 
-def _proxy(error: ws.ProxyError) -> Verdict:
+def _tls(error: ssl.SSLError) -> Verdict:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"the cloud's certificate is not trusted: {error.verify_message}"
+        return Verdict("transient", f"{text}; for a private authority set caFile, else check this machine's clock")
+    return Verdict("transient", f"no TLS connection: {error.reason or 'the other side does not speak TLS'}")
+
+
+def _proxy(error: BaseException) -> Verdict:
+    if isinstance(error, ImportError):
+        return Verdict(
+            "transient", "the proxy is a SOCKS proxy; install its support: pip install python-socks[asyncio]"
+        )
+    if isinstance(error, ws.InvalidProxy):
+        return Verdict(
+            "transient", "the proxy variable holds no proxy's address; it looks like http://HOST:PORT or socks5://…"
+        )
     if isinstance(error, ws.InvalidProxyStatus):
         code = error.response.status_code
         return Verdict("transient", _STATUS_WORDS.get(code, "the proxy refused to connect") + f" (HTTP {code})", code)
@@ -105,15 +121,21 @@ def _proxy(error: ws.ProxyError) -> Verdict:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds from a Retry-After header: a number or a date (RFC 9110 §10.2.3). None when absent or senseless."""
+    """Seconds from a Retry-After header: a number or a date (RFC 9110 §10.2.3), an hour at most.
+
+    None when absent or senseless.
+    """
     if value is None:
         return None
-    if value.strip().isdigit():
-        return float(value)
+    value = value.strip()
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+        if value.isascii() and value.isdigit():
+            seconds = float(value)
+        else:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
         return None
+    return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
 
 
 def _first_words(error: BaseException) -> str:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
-from websockets.frames import DATA_OPCODES, Frame
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 from websockets.protocol import OPEN
 
 WRITE_STALLED = 60.0
+WITHOUT_PONGS = 6.0
 _ASLEEP = 5.0
 
 
@@ -35,7 +36,8 @@ class Connection(ClientConnection):
     """`received` gets each message (bytes, text or binary alike).
 
     A connection that stays silent is pinged, then aborted without waiting for a goodbye. Whatever arrives counts as
-    life: a cloud that sends no pongs but talks is not silent.
+    life. A cloud that left even the first ping unanswered sends no pongs at all (RFC 6455 §5.5.2 wants them): it gets
+    WITHOUT_PONGS times the patience, enough for one that speaks by itself once a minute.
     """
 
     def __init__(self, *args: Any, received: Callable[[bytes], None], pulse: Pulse, **kwargs: Any) -> None:
@@ -45,6 +47,7 @@ class Connection(ClientConnection):
         self._received, self._pulse = received, pulse
         self._last_heard = time.monotonic()
         self._asked_at: float | None = None
+        self._sends_pongs = False
         self._pulse_timer = asyncio.get_running_loop().call_later(pulse.interval, self._check_pulse)
         self._parts: list[bytes] = []
         self._waiting: deque[bytes] = deque()
@@ -57,6 +60,10 @@ class Connection(ClientConnection):
             self._waiting.append(data)
         else:
             self._write(data)
+
+    def ask_for_a_pong(self) -> None:
+        """To be called once when the connection is up: shows whether this cloud answers pings."""
+        self._ping()
 
     def _write(self, data: bytes) -> None:
         if self.protocol.state is not OPEN:
@@ -73,6 +80,7 @@ class Connection(ClientConnection):
 
     def process_event(self, event: Any) -> None:
         if not isinstance(event, Frame) or event.opcode not in DATA_OPCODES:
+            self._sends_pongs = self._sends_pongs or (isinstance(event, Frame) and event.opcode is Opcode.PONG)
             super().process_event(event)
         elif event.fin and not self._parts:
             self._received(bytes(event.data))
@@ -103,7 +111,8 @@ class Connection(ClientConnection):
         asked_at, self._asked_at = self._asked_at, None
         wait = self._last_heard + self._pulse.interval - now
         if wait <= 0:
-            due = asked_at + self._pulse.timeout if asked_at is not None else None
+            patience = self._pulse.timeout * (1 if self._sends_pongs else WITHOUT_PONGS)
+            due = asked_at + patience if asked_at is not None else None
             if due is not None and asked_at is not None and self._last_heard < asked_at and now < due + _ASLEEP:
                 self.silent_for = now - self._last_heard
                 self.transport.abort()
@@ -111,7 +120,7 @@ class Connection(ClientConnection):
             # Not asked yet, or this machine slept through the answer: ask.
             self._asked_at = now
             self._ping()
-            wait = self._pulse.timeout
+            wait = patience
         self._pulse_timer = asyncio.get_running_loop().call_later(wait, self._check_pulse)
 
     def _ping(self) -> None:

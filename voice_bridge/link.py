@@ -5,25 +5,34 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.proxy import get_proxy
+from websockets.uri import parse_uri
 
 from voice_bridge import __version__
 from voice_bridge.backoff import Backoff
 from voice_bridge.closes import Verdict, judge
 from voice_bridge.config import BridgeSettings, EndpointSettings
 from voice_bridge.connection import Connection, Pulse
+from voice_bridge.errors import UsageError
 from voice_bridge.log import LOG, duration
+from voice_bridge.reach import reach
 
 OPEN_TIMEOUT = 20.0
 CLOSE_TIMEOUT = 2.0
 REJECTED_PAUSE = 60.0
 REPLACED_PAUSE = 60.0
 REPLACEMENTS_UNTIL_WARNING = 3
+# Three times the pause: two bridges that take turns a minute apart still count as a quarrel, a cloud that closes idle
+# connections every few minutes does not.
+REPLACED_WINDOW = 180.0
 
 
 class Exchange(Protocol):
@@ -63,7 +72,7 @@ class Link:
         self.status = LinkStatus(name)
         self.bridge, self._exchange = bridge, exchange
         self._backoff = Backoff(bridge.min_backoff, bridge.max_backoff, bridge.stable_after)
-        self._replaced = 0
+        self._replaced: deque[float] = deque(maxlen=REPLACEMENTS_UNTIL_WARNING)
         self._rejected = 0
 
     async def run(self, ready: Callable[[], Awaitable[object]]) -> None:
@@ -71,17 +80,19 @@ class Link:
         await ready()
         while True:
             self.status.dials += 1
-            began = time.monotonic()
             session = _Session(self, self._exchange)
             try:
                 await session.carry()
             except Redial:
                 LOG.info("%s: the tools changed; dialling anew so that the cloud reads them", self.name)
                 self.status.connected = False
+                carried = session.lived or 0.0
+                if carried < self.bridge.stable_after:  # tools that change all the time must not become a storm
+                    await asyncio.sleep(self._backoff.after_session(carried))
                 continue
             except Exception as error:  # noqa: BLE001 - whatever ends a connection becomes a wait and a redial
                 verdict = judge(error, greeted=session.greeted)
-            lived = time.monotonic() - began if session.up else None
+            lived = session.lived
             delay = self._delay(verdict, session, lived)
             self._report(verdict, session, lived, delay)
             await asyncio.sleep(delay)
@@ -91,16 +102,21 @@ class Link:
             self._rejected += 1
             pause = min(self.bridge.max_backoff, REJECTED_PAUSE * 2.0 ** (self._rejected - 1))
             return max(pause, verdict.retry_after or 0.0)
+        if verdict.kind == "replaced":
+            self._replaced.append(time.monotonic())
         if session.greeted:
             self._rejected = 0
             delay = self._backoff.after_session(lived or 0.0)
         else:
             delay = self._backoff.after_failure()
-        brief = lived is not None and lived < self.bridge.stable_after
-        self._replaced = self._replaced + 1 if verdict.kind == "replaced" and brief else 0
-        if self._replaced >= REPLACEMENTS_UNTIL_WARNING:
+        if verdict.kind == "replaced" and self._quarrelling():
             delay = max(delay, REPLACED_PAUSE)
-        return max(delay, min(verdict.retry_after or 0.0, self.bridge.max_backoff))
+        return max(delay, verdict.retry_after or 0.0)
+
+    def _quarrelling(self) -> bool:
+        """Whether this connection was replaced several times of late."""
+        many = len(self._replaced) == REPLACEMENTS_UNTIL_WARNING
+        return many and time.monotonic() - self._replaced[0] < REPLACED_WINDOW
 
     def _report(self, verdict: Verdict, session: _Session, lived: float | None, delay: float) -> None:
         text = verdict.text
@@ -108,7 +124,7 @@ class Link:
             text = f"the cloud was silent for {duration(session.connection.silent_for)}"
         if verdict.kind == "too_large" and session.connection is not None:
             text += f"; the largest was {session.connection.largest_sent:,} bytes: set maxResultBytes for this endpoint"
-        if self._replaced >= REPLACEMENTS_UNTIL_WARNING:
+        if verdict.kind == "replaced" and self._quarrelling():
             text += "; again and again: another bridge seems to use this token"
         self.status.connected, self.status.reason, self.status.since = False, text, time.monotonic()
         what = "not connected"
@@ -123,12 +139,17 @@ class _Session:
 
     def __init__(self, link: Link, exchange: Exchange) -> None:
         self._link, self._exchange = link, exchange
-        self.up = False
+        self.opened_at: float | None = None
         self.greeted = False
         self.connection: Connection | None = None
         self._key: str | None = None
         self._early: list[bytes] = []
         self._redial = asyncio.Event()
+
+    @property
+    def lived(self) -> float | None:
+        """Seconds since the connection was up; None when it never was."""
+        return None if self.opened_at is None else time.monotonic() - self.opened_at
 
     async def carry(self) -> None:
         """Connects and carries messages until the end.
@@ -147,11 +168,12 @@ class _Session:
             ping_interval=None,  # the connection's own pulse does that
             max_size=bridge.max_message_bytes,
             create_connection=cast(Any, partial(Connection, received=self._receive, pulse=pulse)),
-            **_tls(link.endpoint),
+            **await _way_to(link.endpoint),
         )
         async with connecting as connection:
             self.connection = cast(Connection, connection)
-            self.up = True
+            self.opened_at = time.monotonic()
+            self.connection.ask_for_a_pong()
             LOG.info("%s: connected", link.name)
             link.status.connected, link.status.reason, link.status.since = True, "", time.monotonic()
             self._key = self._exchange.opened(self._deliver)
@@ -191,7 +213,17 @@ class _Session:
             self.connection.deliver(data)
 
 
-def _tls(endpoint: EndpointSettings) -> dict[str, Any]:
-    if not endpoint.url.startswith("wss:") or endpoint.ca_file is None:
-        return {}
-    return {"ssl": ssl.create_default_context(cafile=str(endpoint.ca_file))}
+async def _way_to(endpoint: EndpointSettings) -> dict[str, Any]:
+    """Options for `connect`: a socket unless a proxy makes the connection, and whom to trust."""
+    options: dict[str, Any] = {}
+    if endpoint.url.startswith("wss:") and endpoint.ca_file is not None:
+        try:
+            options["ssl"] = ssl.create_default_context(cafile=str(endpoint.ca_file))
+        except OSError as error:
+            why = error.strerror if not isinstance(error, ssl.SSLError) else "it holds no certificate"
+            raise UsageError(f"caFile {endpoint.ca_file} cannot be used: {why}") from None
+    if get_proxy(parse_uri(endpoint.url)) is None:
+        parts = urlsplit(endpoint.url)
+        async with asyncio.timeout(OPEN_TIMEOUT):
+            options["sock"] = await reach(parts.hostname or "", parts.port or (443 if parts.scheme == "wss" else 80))
+    return options
