@@ -20,6 +20,7 @@ NO_ENDPOINT = (
     "no endpoint: set MCP_ENDPOINT to the wss:// address from your cloud's console "
     "(`make demo` and `voice-bridge demo` need none)"
 )
+REAP_EVERY = 2.0
 Reload = Callable[[], Settings]
 Task = asyncio.Task[None]
 
@@ -81,7 +82,10 @@ class Bridge:
             async with self.hub, asyncio.TaskGroup() as group:
                 for endpoint in self.settings.enabled_endpoints:
                     self._dial(group, endpoint, locks[endpoint.name])
-                helpers = [group.create_task(self._follow_changes(group), name="reload")]
+                helpers = [
+                    group.create_task(self._follow_changes(group), name="reload"),
+                    group.create_task(_reap(), name="reap"),
+                ]
                 if self._reload is not None and self.settings.source is not None:
                     helpers.append(group.create_task(watch(self.settings.source, self._changed), name="watch"))
                 await self._stopping.wait()
@@ -171,6 +175,13 @@ class Bridge:
                 self._dial(group, endpoint, EndpointLock(name, endpoint.url), closing.get(name, ()))
             except UsageError as error:
                 LOG.error("%s", error)
+
+
+async def _reap() -> None:
+    """Keeps orphans of servers, which the system gives to us as their new parent, from staying as zombies."""
+    while True:
+        await asyncio.sleep(REAP_EVERY)
+        platforms.reap_orphans()
 
 
 def _report(settings: Settings) -> None:

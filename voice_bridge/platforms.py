@@ -186,12 +186,19 @@ else:
         Raises OSError or ValueError. Not by way of the event loop: uvloop leaves copies of the pipes open in the
         child, which hides that a server closed its output and lives on; asyncio of 3.11 keeps a thread for each child.
         """
-        loop = asyncio.get_running_loop()
         process = subprocess.Popen(  # noqa: ASYNC220 - as brief as what asyncio itself does here
             command, env=env, cwd=cwd, bufsize=0, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         _call_at_exit(process, events.exited)
+        try:
+            return await _connect(process, events)
+        except BaseException:
+            process.kill()  # nobody would stop it
+            raise
+
+    async def _connect(process: subprocess.Popen[bytes], events: Events) -> Process:
+        loop = asyncio.get_running_loop()
         stdin, _ = await loop.connect_write_pipe(lambda: _Pipe(events, 0), process.stdin)
         stdout, _ = await loop.connect_read_pipe(lambda: _Pipe(events, 1), process.stdout)
         stderr, _ = await loop.connect_read_pipe(lambda: _Pipe(events, 2), process.stderr)
