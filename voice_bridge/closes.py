@@ -102,7 +102,8 @@ def _tls(error: ssl.SSLError) -> Verdict:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the cloud's certificate is not trusted: {error.verify_message}"
         return Verdict("transient", f"{text}; for a private authority set caFile, else check this machine's clock")
-    return Verdict("transient", f"no TLS connection: {error.reason or 'the other side does not speak TLS'}")
+    reason = getattr(error, "reason", None)  # only errors that OpenSSL itself raised have one
+    return Verdict("transient", f"no TLS connection: {reason or 'the other side does not speak TLS'}")
 
 
 def _proxy(error: BaseException) -> Verdict:
