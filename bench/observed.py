@@ -1,0 +1,49 @@
+"""The bridge as `voice-bridge run` runs it, telling what it holds: a line of JSON on stdout four times a second.
+
+python bench/observed.py SETTINGS
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from voice_bridge import config, log, platforms
+from voice_bridge.bridge import Bridge
+
+INTERVAL = 0.25
+
+
+async def observe() -> None:
+    """Tells until cancelled; memory is what this process alone holds (USS), in bytes."""
+    me = psutil.Process()
+    while True:
+        holds = {
+            "at": time.monotonic(),
+            "tasks": len(asyncio.all_tasks()),
+            "threads": me.num_threads(),
+            "descriptors": me.num_fds(),
+            "memory": me.memory_full_info().uss,
+        }
+        sys.stdout.write(json.dumps(holds) + "\n")
+        sys.stdout.flush()
+        await asyncio.sleep(INTERVAL)
+
+
+async def main(path: Path) -> None:
+    """Runs the bridge on a settings file until a signal ends it."""
+    bridge = Bridge(config.load(path), lambda: config.load(path))
+    async with asyncio.TaskGroup() as tasks:
+        observer = tasks.create_task(observe())
+        await bridge.run()
+        observer.cancel()
+
+
+if __name__ == "__main__":
+    log.configure()
+    platforms.run(main(Path(sys.argv[1])))
