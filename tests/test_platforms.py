@@ -42,7 +42,7 @@ async def main():
 platforms.run(main())
 """
 ORPHANS = """
-import asyncio, subprocess, sys, time, psutil
+import asyncio, os, subprocess, sys, time, psutil
 from pathlib import Path
 from voice_bridge import platforms
 
@@ -70,7 +70,8 @@ async def main():
     platforms.reap_orphans()
     left = zombies()
     mine = Events()
-    process = await platforms.spawn(mine, ["sh", "-c", "exit 6"], {}, Path("/"))
+    process = await platforms.spawn(mine, ["sh", "-c", "read x"], {}, Path("/"))
+    os.kill(process.pid, 9)
     wait_until(lambda: process.pid in zombies())
     platforms.reap_orphans()
     kept = zombies() == [process.pid]
@@ -178,4 +179,4 @@ def test_twenty_children_need_no_threads_where_the_system_tells_of_their_end(
 
 
 def test_adopted_orphans_are_reaped_and_our_own_children_are_not() -> None:
-    assert script(ORPHANS) == "10 [] True 6 []"
+    assert script(ORPHANS) == "10 [] True -9 []"
