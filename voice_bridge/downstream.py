@@ -24,7 +24,7 @@ class View:
 
     name: str
     servers: tuple[str, ...]
-    call_timeout: float = 60.0
+    call_timeout: float | None = None
     max_result_bytes: int | None = None
     redial_on_change: bool = False
 

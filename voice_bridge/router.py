@@ -23,9 +23,10 @@ from voice_bridge.config import ToolRules
 from voice_bridge.downstream import Client, Send, View
 from voice_bridge.ledger import Asked, Call, Held, Ledger, Own, Timed, minted
 from voice_bridge.log import LOG
-from voice_bridge.upstream import Ask, Server
+from voice_bridge.upstream import Ask, Server, error_text
 
 LIST_GRACE = 5.0
+DEFAULT_CALL_TIMEOUT = 60.0
 
 
 class Router:
@@ -91,8 +92,11 @@ class Router:
         raw_id = bytes(id_)
         if not jsonrpc.valid_id(raw_id):
             return _refused(client, jsonrpc.INVALID_REQUEST, "an id is a string or a number")
-        if not client.initialized and not client.modern and method != "initialize":
-            client.modern = method == "server/discover" or era.version_of(params) is not None
+        if not client.initialized and method != "initialize":
+            version = era.version_of(params)
+            if version not in (None, era.MODERN):
+                return methods.unsupported(client, raw_id, version)
+            client.modern = client.modern or method == "server/discover" or version is not None
         answer = methods.REQUESTS.get(method)
         if answer is None:
             return [Send(key, jsonrpc.error(raw_id, jsonrpc.METHOD_NOT_FOUND, f"there is no method {method!r}"))]
@@ -131,8 +135,10 @@ class Router:
         except jsonrpc.BadMessage as bad:
             return self._unreadable(server, data, f"it sent an answer that cannot be used: {bad}", now)
         method, id_ = message.method, message.id
-        if method is UNSET and id_ is not UNSET and not (message.result is UNSET and message.error is UNSET):
-            return self._server_answered(server, message, now)
+        if method is UNSET and id_ is not UNSET:
+            # A line that only has an id may be somebody's log.
+            if not (message.result is UNSET and message.error is UNSET) or b'"jsonrpc"' in data:
+                return self._server_answered(server, message, now)
         if not isinstance(method, str):
             _log_noise(server, data, now)
             return []
@@ -168,9 +174,10 @@ class Router:
 
     def undelivered(self, key: str, data: bytes) -> list[Send]:
         """A message could not be handed to a server that does not read its input: its call is answered."""
-        id_ = minted(jsonrpc.parse(data).id)
+        message = jsonrpc.parse(data)
+        id_ = minted(message.id)
         call = self.ledger.get(id_)
-        if id_ is None or not isinstance(call, Call):
+        if message.method is UNSET or id_ is None or not isinstance(call, Call) or call.server != key:
             return []
         self.ledger.close(id_)
         return [_failed(call, jsonrpc.SERVER_DOWN, f"server {self.servers[key].name} does not read its input")]
@@ -216,9 +223,8 @@ class Router:
         if server.state != "ready":
             text = f"server {server.name} is not available: {server.reason}"
             return [Send(client.key, jsonrpc.error(id_, jsonrpc.SERVER_DOWN, text))]
-        timeout = client.view.call_timeout
-        if server.call_timeout is not None:
-            timeout = min(timeout, server.call_timeout)
+        limits = [limit for limit in (client.view.call_timeout, server.call_timeout) if limit is not None]
+        timeout = min(limits, default=DEFAULT_CALL_TIMEOUT)
         own_id = self.ledger.mint()
         self.ledger.open(own_id, Call(client, id_, server.key, method, tool, now, timeout, token))
         if token is not None:
@@ -285,7 +291,10 @@ class Router:
         if isinstance(item, Own):
             return self._own_answered(server, item.ask, result, error, now)
         if result is None:
-            return [_refused_by_server(item, error or jsonrpc.EMPTY)]
+            if error is not None and jsonrpc.is_error(error):
+                return [_refused_by_server(item, error)]
+            said = "neither a result nor an error" if error is None else f"an odd error: {error_text(error)}"
+            return [_failed(item, jsonrpc.INTERNAL_ERROR, f"server {server.name} answered with {said}")]
         return [_delivered(item, server, result)]
 
     def _own_answered(self, server: Server, ask: Ask, result: Raw | None, error: Raw | None, now: float) -> list[Send]:

@@ -117,7 +117,7 @@ class EndpointSettings(_Model):
     connection: Literal["shared", "per-server"] = "shared"
     refresh: Literal["notify", "reconnect"] = "notify"
     max_result_bytes: Annotated[int, Field(ge=256)] | None = None
-    call_timeout: Seconds = 60
+    call_timeout: Seconds | None = None
     headers: Mapping[str, str] = Field(default={}, repr=False)
     ca_file: Path | None = None
     disabled: StrictBool = False
