@@ -171,6 +171,23 @@ def error(id_: bytes, code: int, message: str, data: bytes = b"") -> bytes:
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"error":{"code":%d,"message":' % code + dump(message) + extra + b"}}"
 
 
+class _ErrorObject(msgspec.Struct, gc=False):
+    code: int
+    message: str
+
+
+_decode_error = msgspec.json.Decoder(_ErrorObject).decode
+
+
+def is_error(raw: bytes | Raw) -> bool:
+    """Whether a raw value is an error object, as a client's parser wants it (JSON-RPC 2.0 §5.1)."""
+    try:
+        _decode_error(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
 def error_raw(id_: bytes, raw: bytes | Raw) -> bytes:
     """A response that carries somebody else's error, as written."""
     return b'{"jsonrpc":"2.0","id":' + id_ + b',"error":' + raw + b"}"

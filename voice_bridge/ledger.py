@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -14,6 +15,7 @@ from voice_bridge.downstream import Client
 from voice_bridge.upstream import Ask
 
 PROGRESS_EXTENDS_UP_TO: Final = 10
+_QUOTED = re.compile(rb'"([1-9][0-9]{0,18})(?:\.0+)?"')
 
 
 class Call:
@@ -151,8 +153,11 @@ def minted(raw: object) -> int | None:
         return int(word)
     except ValueError:
         pass
+    if word.startswith(b'"'):
+        quoted = _QUOTED.fullmatch(word)
+        return int(quoted[1]) if quoted else None
     try:
-        number = float(word.strip(b'"'))
+        number = float(word)
     except ValueError:
         return None
     return int(number) if number.is_integer() else None

@@ -60,11 +60,16 @@ def _initialize(router: Router, client: Client, id_: bytes, params: Params, now:
 def _discover(router: Router, client: Client, id_: bytes, params: Params, now: float) -> list[Send]:
     version = era.version_of(params)
     if version != era.MODERN:
-        data = jsonrpc.dump({"supported": [era.MODERN], "requested": version})
-        text = f"protocol version {version} is not supported here"
-        return to(client, jsonrpc.error(id_, jsonrpc.UNSUPPORTED_VERSION, text, data))
+        return unsupported(client, id_, version)
     raw = era.discovered(_capabilities(router, client), _instructions(router, client))
     return to(client, jsonrpc.result(id_, raw))
+
+
+def unsupported(client: Client, id_: bytes, version: str | None) -> list[Send]:
+    """Says which revisions are spoken here, with or without a handshake, so that the client can choose one."""
+    data = jsonrpc.dump({"supported": [era.MODERN, *reversed(era.HANDSHAKE_VERSIONS)], "requested": version})
+    text = f"protocol version {version} is not supported here"
+    return to(client, jsonrpc.error(id_, jsonrpc.UNSUPPORTED_VERSION, text, data))
 
 
 def _capabilities(router: Router, client: Client) -> bytes:

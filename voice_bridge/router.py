@@ -135,10 +135,9 @@ class Router:
         except jsonrpc.BadMessage as bad:
             return self._unreadable(server, data, f"it sent an answer that cannot be used: {bad}", now)
         method, id_ = message.method, message.id
-        if method is UNSET and id_ is not UNSET:
-            # A line that only has an id may be somebody's log.
-            if not (message.result is UNSET and message.error is UNSET) or b'"jsonrpc"' in data:
-                return self._server_answered(server, message, now)
+        empty = message.result is UNSET and message.error is UNSET and b'"jsonrpc"' not in data  # somebody's log
+        if method is UNSET and id_ is not UNSET and not empty:
+            return self._server_answered(server, message, now)
         if not isinstance(method, str):
             _log_noise(server, data, now)
             return []

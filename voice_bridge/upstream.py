@@ -130,8 +130,10 @@ class Server:
         if reading is None:
             return []
         members = jsonrpc.members(result) if result is not None else {}
-        if error is not None and kind in self.capabilities:
+        if error is not None and (self.state == "ready" or kind in self.capabilities):
             LOG.warning("%s: could not list its %s: %s", self.name, kind, error_text(error))
+        if error is not None and self.state == "ready":
+            reading.entries = list(self.lists[kind])
         reading.entries += self._objects(kind, members.get(LISTS[kind][1]))
         cursor = bytes(members.get("nextCursor", b"null"))
         if cursor.startswith(b'"') and cursor != b'""':
@@ -182,6 +184,5 @@ class Server:
 def error_text(error: Raw | bytes | None) -> str:
     """A JSON-RPC error's own words."""
     loaded = jsonrpc.load(error) if error is not None else None
-    if isinstance(loaded, dict) and isinstance(loaded.get("message"), str):
-        return str(loaded["message"])
-    return "no reason given"
+    words = loaded.get("message") if isinstance(loaded, dict) else loaded
+    return words if isinstance(words, str) else "no reason given"
