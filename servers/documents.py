@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-if __package__ in (None, ""):
-    # Run as a script: the servers folder would come first on the path and shadow top-level modules.
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+if not __package__:
+    # Run as a script: the servers folder comes first on the path, and its modules would shadow others.
+    _here = Path(__file__).resolve().parent
+    sys.path[:] = [str(_here.parent), *(entry for entry in sys.path if entry != str(_here))]
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError

@@ -85,9 +85,9 @@ def load_model(setting: str | None) -> EmbeddingModel:
         ) from error
 
     name = setting or DEFAULT_MODEL
-    folder = _folder(setting) if setting else _packaged_weights()
+    folder = _folder(setting) if setting else packaged_weights()
     if folder is None and same_model(name, DEFAULT_MODEL):
-        name, folder = DEFAULT_MODEL, _packaged_weights()
+        name, folder = DEFAULT_MODEL, packaged_weights()
     if folder is not None:
         try:
             return EmbeddingModel(SentenceTransformer(str(folder), device="cpu", local_files_only=True), name)
@@ -133,7 +133,8 @@ def _folder(setting: str) -> Path | None:
     return None
 
 
-def _packaged_weights() -> Path | None:
+def packaged_weights() -> Path | None:
+    """The folder of all-MiniLM-L6-v2 in the installed package that carries it, or None."""
     spec = importlib.util.find_spec(WEIGHTS_PACKAGE.replace("-", "_"))
     if spec is None or spec.origin is None:
         return None

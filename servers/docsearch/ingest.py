@@ -1,15 +1,16 @@
 """Filling a collection: which files are new, changed or gone, and writing their passages.
 
-A file's passages are written in one request to Chroma, with the file's hash in each and their number, so that
-after an interruption, even a kill, a file is either in with its old passages, in with its new ones, or seen to
-be incomplete and done again. One ingest at a time writes to a folder: Chroma's embedded store is not made for
-two writers.
+A file's passages are written in order, each with the file's hash and how many there are, and the old ones are
+deleted last. So after an interruption, even a kill, a file is in with its old passages, in with its new ones,
+or seen to be incomplete and taken up where it was. One ingest at a time writes to a folder: Chroma's embedded
+store is not made for two writers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +66,7 @@ class _Prepared:
     file: SourceFile
     file_hash: str
     passages: list[Passage]
+    first: int  # those before are in already
     replaces: bool
 
 
@@ -176,16 +178,22 @@ class Ingest:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             report.failed.append((file.label, reason))
             return None
-        return _Prepared(file, file_hash, passages, known is not None)
+        first = known.found if known and known.hashes == {file_hash} else 0
+        return _Prepared(file, file_hash, passages, min(first, len(passages)), known is not None)
 
     def _write(self, batch: list[_Prepared], report: Report, advance: Callable[[int], None]) -> None:
-        rows = [(each, number, passage) for each in batch for number, passage in enumerate(each.passages)]
-        vectors = self._model.encode([self._chunker.embedded(passage) for _, _, passage in rows])
-        for start in range(0, len(rows), self._max_batch):
-            part = rows[start : start + self._max_batch]
+        rows = [
+            (each, number, passage)
+            for each in batch
+            for number, passage in enumerate(each.passages)
+            if number >= each.first
+        ]
+        size = min(2 * BATCH_PASSAGES, self._max_batch)  # only a long file makes more than one part
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
             self._collection.upsert(
                 ids=[_passage_id(each.file.path, number) for each, number, _ in part],
-                embeddings=vectors[start : start + self._max_batch],
+                embeddings=self._model.encode([self._chunker.embedded(passage) for _, _, passage in part]),
                 documents=[passage.text for _, _, passage in part],
                 metadatas=[_metadata(each, number, passage) for each, number, passage in part],
             )
@@ -197,12 +205,15 @@ class Ingest:
                 report.updated += 1
             else:
                 report.added += 1
-            report.passages += len(each.passages)
+        report.passages += len(rows)
         advance(len(batch))
 
 
 def _content(path: Path) -> bytes:
-    size = path.stat().st_size
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise DocumentsError("not a regular file")
+    size = status.st_size
     if size > MAX_BYTES:
         raise DocumentsError(f"{size // 2**20} MiB, more than the {MAX_BYTES // 2**20} MiB that are read")
     return path.read_bytes()

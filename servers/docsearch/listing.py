@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .store import distance_of, recorded_model, records
@@ -56,6 +57,14 @@ def list_sources(
     return answer
 
 
+def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as JSON can say it: NaN and the infinities become words (RFC 8259 §6)."""
+    return {
+        key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in metadata.items()
+    }
+
+
 def _records(collection: Collection, ids: list[str]) -> list[dict[str, Any]]:
     if not ids:
         return []
@@ -66,6 +75,6 @@ def _records(collection: Collection, ids: list[str]) -> list[dict[str, Any]]:
         if document:
             about["text"] = document if len(document) <= EXCERPT else document[:EXCERPT].rstrip() + "…"
         if metadata:
-            about["metadata"] = dict(metadata)
+            about["metadata"] = plain(metadata)
         listed.append(about)
     return listed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .embedding import EmbeddingModel, ModelInBackground, same_model
 from .errors import DocumentsError
 from .keywords import KeywordIndex
-from .listing import describe_collections, list_sources
+from .listing import describe_collections, list_sources, plain
 from .ranking import reciprocal_rank_fusion, similarity
 from .settings import DocumentSettings
 from .store import choose_collection, open_store, recorded_model, records
@@ -75,7 +75,7 @@ class DocumentSearch:
         `n_results` is clamped to 1…50. Raises DocumentsError: an empty query, no or an unknown collection,
         an empty one, vectors of another size or a recorded model that is not ours, a bad filter.
         """
-        question = query.strip()
+        question = query.encode("utf-8", "replace").decode().strip()  # half an emoji is no text
         if not question:
             raise DocumentsError("The query is empty. Ask a question or give the words to look for.")
         wanted = min(max(n_results, 1), MAX_RESULTS)
@@ -268,7 +268,7 @@ def _result(record: str, document: str | None, metadata: dict[str, Any], score: 
             result[name] = value
     if "file_hash" not in metadata:  # another program's: all it knows may matter
         used = {*SOURCE_KEYS, *PAGE_KEYS, *HEADING_KEYS, *OWN_KEYS}
-        if rest := {key: value for key, value in metadata.items() if key not in used}:
+        if rest := plain({key: value for key, value in metadata.items() if key not in used}):
             result["metadata"] = rest
     return result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -18,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-if __package__ in (None, ""):
-    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+if not __package__:
+    _here = Path(__file__).resolve().parent
+    sys.path[:] = [str(_here.parent.parent), *(entry for entry in sys.path if entry != str(_here))]
 
 from servers.docsearch.embedding import quieten
 from servers.docsearch.errors import INSTALL_COMMAND, DocumentsError
@@ -40,9 +42,8 @@ class Answers:
 
     def send(self, answer: dict[str, Any]) -> None:
         """Write one answer; a server that went away is noticed on stdin."""
-        line = json.dumps(answer, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         with self._lock, suppress(OSError):
-            self._stream.write(line)
+            self._stream.write(json.dumps(answer).encode() + b"\n")
             self._stream.flush()
 
 
@@ -89,6 +90,8 @@ def main() -> None:
     # Keep the pipe for answers only: whatever prints to fd 1, C code included, goes to the log.
     answers = Answers(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
+    # Ctrl-C in a terminal reaches the whole group; the end of stdin is what ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     quieten()
     search = open_search()
     pool = ThreadPoolExecutor(THREADS)

@@ -16,6 +16,7 @@ from servers.docsearch import snapshot
 from servers.docsearch.embedding import same_model
 from servers.docsearch.errors import DocumentsError
 from servers.docsearch.keywords import KeywordIndex, match_expression
+from servers.docsearch.listing import plain
 from servers.docsearch.ranking import reciprocal_rank_fusion, similarity
 from servers.docsearch.search import joined, source_of
 from servers.docsearch.settings import DocumentSettings, server_place
@@ -142,6 +143,11 @@ def test_models_are_compared_by_their_last_name(one: str, other: str, same: bool
 )
 def test_the_source_is_found_under_any_usual_name(metadata: dict[str, str] | None, source: str | None) -> None:
     assert source_of(metadata) == source
+
+
+def test_metadata_that_json_cannot_say_becomes_words() -> None:
+    metadata = {"ratio": math.inf, "share": math.nan, "n": 1, "name": "x", "tags": ["a"]}
+    assert plain(metadata) == {"ratio": "inf", "share": "nan", "n": 1, "name": "x", "tags": ["a"]}
 
 
 def test_a_missing_store_says_how_to_fill_it(tmp_path: Path) -> None:

@@ -93,10 +93,11 @@ def _fill(paths: list[Path], settings: DocumentSettings, prune: bool, upgrade: b
 
 def _summary(report: Report) -> str:
     parts = [
-        f"{report.added} added ({report.passages} passages written)" if report.passages else "0 added",
+        f"{report.added} added",
         f"{report.updated} updated",
         f"{report.unchanged} unchanged",
     ]
+    parts += [f"{report.passages} passages written"] if report.passages else []
     parts += [f"{report.pruned} removed"] if report.pruned else []
     parts += [f"{len(report.failed)} not read"] if report.failed else []
     parts += [f"{report.skipped} of other kinds left out"] if report.skipped else []
