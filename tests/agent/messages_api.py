@@ -123,6 +123,10 @@ class MessagesAPI:
         """The variables that lead the SDK here."""
         return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": KEY}
 
+    def forget_thinking(self) -> None:
+        """From now on it is another model, to which earlier signatures mean nothing."""
+        self._thinking.clear()
+
     def __enter__(self) -> Self:
         self._thread.start()
         assert self._ready.wait(10), "the stand-in did not start"
@@ -511,7 +515,8 @@ def demonstration(request: Json) -> Reply:
     if "time" in asked and "singapore" in asked:
         if not seen:
             return calls(("get_datetime", {"timezone": "Asia/Singapore"}))
-        return text(f"In Singapore it is now **{seen[0][:200]}**.")
+        now = json.loads(seen[0])
+        return text(f"In Singapore it is **{now['time'][:5]}** on {now['weekday']}.")
     if "salar" in asked:
         query = "SELECT AVG(salary) AS average, SUM(salary) AS total FROM employees WHERE department = 'Engineering'"
         if not seen:

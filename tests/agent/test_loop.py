@@ -599,3 +599,18 @@ async def test_a_broken_tool_call_is_asked_for_again(api: MessagesAPI) -> None:
         assert [call.output for call in answer.tool_calls] == ["whole"]
         with pytest.raises(ModelError, match=r"broken tool call, still after 3 tries\. Ask in other words"):
             await agent.ask("go on")
+
+
+async def test_thoughts_another_model_does_not_take_back_are_left_out(api: MessagesAPI) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    api.replies = [Reply([thought, {"type": "text", "text": "One."}])]
+    events: list[Event] = []
+    async with child_tools(*TROUBLE) as tools:
+        async with Agent(tools) as agent:
+            await agent.ask("one")
+        api.forget_thinking()
+        async with Agent(tools, conversation=agent.conversation) as other:
+            answer = await other.ask("two", events.append)
+    assert answer.answer == "Done."
+    assert "thinking" not in json.dumps(api.requests[-1]["messages"])
+    assert any(isinstance(event, Notice) and "thoughts of the model left out" in event.text for event in events)

@@ -128,7 +128,7 @@ def _whole(message: anthropic.types.Message) -> Reply:
     usage = message.usage
     detail = getattr(message.stop_details, "explanation", None) or getattr(message.stop_details, "category", None)
     return Reply(
-        content=[block.to_dict(mode="json") for block in message.content],
+        content=[block.to_dict(mode="json", warnings=False) for block in message.content],
         stop_reason=message.stop_reason or "end_turn",
         detail=str(detail or ""),
         usage=Usage(

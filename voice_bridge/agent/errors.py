@@ -5,13 +5,17 @@
     VoiceBridgeError
     ├── ModelError              the model gave no reply
     │   ├── TooLong             the request does not fit the model's context
-    │   └── Refused             the API found fault with one tool or image
+    │   └── Refused             the API found fault with a tool, an image or old thinking
     └── StoreError              the file of conversations cannot be read or written
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 from voice_bridge.errors import VoiceBridgeError
+
+Part = Literal["tool", "image", "thinking"]
 
 
 class ModelError(VoiceBridgeError):
@@ -27,13 +31,16 @@ class TooLong(ModelError):
 
 
 class Refused(ModelError):
-    """The API found fault with one part of the request: the tool at `tool`, or an image."""
+    """The API found fault with one part of the request that it can do without; `reason` is its own words.
 
-    def __init__(self, message: str, reason: str, *, tool: int | None, image: bool) -> None:
+    `part` names it; `tool` is its index where it is a tool.
+    """
+
+    def __init__(self, message: str, reason: str, part: Part, tool: int = -1) -> None:
         super().__init__(message)
         self.reason = reason
+        self.part = part
         self.tool = tool
-        self.image = image
 
 
 class StoreError(VoiceBridgeError):

@@ -15,6 +15,7 @@ import anthropic
 import httpx2
 
 from voice_bridge.agent.errors import ModelError, Refused, TooLong
+from voice_bridge.agent.screen import one_line
 from voice_bridge.log import mask
 
 _LONGEST_WAIT = 120.0
@@ -28,6 +29,7 @@ _TOO_LONG = re.compile(
 _TOKENS = re.compile(r"(\d[\d,]*)\D+?(\d[\d,]*) maximum")
 _TOOL_AT = re.compile(r"\btools\.(\d+)\b")
 _IMAGE = re.compile(r"\bimages?\b", re.IGNORECASE)
+_THINKING = re.compile(r"\b(thinking|signature)\b", re.IGNORECASE)
 
 
 class BrokenOff(Exception):
@@ -99,7 +101,7 @@ class Explainer:
 
     def _status(self, error: anthropic.APIStatusError) -> Retry | ModelError:
         status, kind = error.status_code, str(error.type or "")
-        said = mask(str(error.api_message or error.message))[:500]
+        said = one_line(mask(str(error.api_message or error.message)), 500)
         busy = status in _BUSY or status >= 500 or kind in _BUSY_TYPES
         if str(error.error_code or "").endswith("spend_limit_reached"):
             busy = False
@@ -113,10 +115,8 @@ class Explainer:
                 "Start a new one (/new), or ask for less at once.",
                 _ratio(said),
             )
-        tool = _TOOL_AT.search(said)
-        if status in (400, 422) and (tool or _IMAGE.search(said)):
-            sentence = f"The model's API refused the request: {said}"
-            return Refused(sentence, said, tool=int(tool[1]) if tool else None, image=tool is None)
+        if status in (400, 422) and (refused := _refused(said)):
+            return refused
         return ModelError(self._sentence(status, kind, said))
 
     def _busy(self, error: anthropic.APIStatusError, status: int, kind: str, said: str) -> Retry | ModelError:
@@ -140,6 +140,16 @@ class Explainer:
         if status == 404:
             return f"{self._address} does not know the model or the path: {said}. Check --model and ANTHROPIC_BASE_URL."
         return f"The model's API refused the request ({status}): {said}"
+
+
+def _refused(said: str) -> Refused | None:
+    """The part of the request that a 400 complains of, when the request can do without it."""
+    sentence = f"The model's API refused the request: {said}"
+    if tool := _TOOL_AT.search(said):
+        return Refused(sentence, said, "tool", int(tool[1]))
+    if _IMAGE.search(said):
+        return Refused(sentence, said, "image")
+    return Refused(sentence, said, "thinking") if _THINKING.search(said) else None
 
 
 def _ratio(said: str) -> float | None:

@@ -229,3 +229,17 @@ def without_images(messages: list[Message]) -> tuple[list[Message], int]:
                         count += 1
                         block["content"][position] = {"type": "text", "text": "[an image the API refused]"}
     return messages, count
+
+
+def without_thinking(messages: list[Message]) -> tuple[list[Message], int]:
+    """A copy without thinking blocks, which only the model that wrote them takes back, and how many there were."""
+    bare = [
+        {**message, "content": [block for block in message["content"] if not _is_thinking(block)]}
+        for message in messages
+    ]
+    count = sum(_is_thinking(block) for message in messages for block in message["content"])
+    return [message for message in bare if message["content"]], count
+
+
+def _is_thinking(block: Block) -> bool:
+    return block.get("type") in ("thinking", "redacted_thinking")

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from voice_bridge.agent import history
 from voice_bridge.agent.conversation import Conversation
@@ -74,6 +75,14 @@ class Store:
     def close(self) -> None:
         """Closes the file."""
         self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def summaries(self, limit: int = 50) -> list[Summary]:
         """The latest conversations, newest first."""

@@ -45,7 +45,6 @@ class Turn:
         self._listener = emit
         self._heard = ""
         self._box = Toolbox()
-        self._reply: Reply | None = None
         self.answer = Answer(model=agent.model)
 
     async def run(self, question: str) -> Answer:
@@ -122,7 +121,7 @@ class Turn:
         """One reply; a request the API finds too long or faulty is put right and sent again."""
         agent = self._agent
         self._make_room()
-        shortened = imageless = False
+        shortened = False
         while True:
             tools = self._box.definitions if with_tools else []
             system: list[Block] = [{"type": "text", "text": agent.system, "cache_control": {"type": "ephemeral"}}]
@@ -135,15 +134,8 @@ class Turn:
                     raise
                 shortened = True
             except Refused as error:
-                if error.image and not imageless:
-                    imageless = True
-                    if self._drop_images(error):
-                        continue
-                elif error.tool is not None and error.tool < len(tools):
-                    self._note(self._box.leave_out(error.tool, f"the API refuses it ({error.reason})"))
-                    continue
-                raise
-        self._reply = reply
+                if not self._leave_out(error):
+                    raise
         self._account(reply, messages)
         _make_sendable(reply, self._known_ids())
         return reply
@@ -176,11 +168,18 @@ class Turn:
         self._emit(Notice("The conversation got long: old tool results and turns were shortened for the model."))
         return True
 
-    def _drop_images(self, error: Refused) -> bool:
-        messages, count = history.without_images(self._conversation.messages)
-        self._conversation.messages = messages
+    def _leave_out(self, error: Refused) -> bool:
+        """Takes out of the request what the API refuses. False when there is nothing of the kind (any more)."""
+        if error.part == "tool":
+            found = error.tool < len(self._box.tools)
+            if found:
+                self._note(self._box.leave_out(error.tool, f"the API refuses it ({error.reason})"))
+            return found
+        without = history.without_images if error.part == "image" else history.without_thinking
+        self._conversation.messages, count = without(self._conversation.messages)
         if count:
-            self._emit(Notice(f"{count} image(s) left out, because the API refused one: {error.reason}"))
+            what = "image(s)" if error.part == "image" else "thoughts of the model"
+            self._emit(Notice(f"{count} {what} left out, because the API refused one: {error.reason}"))
         return count > 0
 
     async def _list_tools(self) -> Toolbox:

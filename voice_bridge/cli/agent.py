@@ -16,6 +16,7 @@ from voice_bridge.errors import UsageError, VoiceBridgeError
 if TYPE_CHECKING:
     from voice_bridge.agent.events import Event
     from voice_bridge.agent.startup import Options
+    from voice_bridge.agent.store import Store
 
 Model = Annotated[str | None, typer.Option("--model", help="Model; default: the newest Sonnet.")]
 MaxIterations = Annotated[int, typer.Option("--max-iterations", min=1, help="Rounds of tool calls at most.")]
@@ -47,13 +48,14 @@ def agent(
     Prints the answer, the number of rounds and the tool calls. Needs a key in ANTHROPIC_API_KEY, or a local server
     in ANTHROPIC_BASE_URL. Exit status 2 when something is set up wrongly, 1 when there is no answer.
     """
-    from voice_bridge.agent.startup import Options, until_terminated
+    from voice_bridge.agent.startup import Options, open_store, until_terminated
 
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
     outcome = _Outcome(as_json)
     try:
         asked, settings = _read_question(question), settings_for([], config)
-        status = platforms.run(until_terminated(_answer(asked, settings, options, outcome)))
+        with open_store() as store:
+            status = platforms.run(until_terminated(_answer(asked, settings, options, store, outcome)))
     except VoiceBridgeError as error:
         outcome.result["error"] = str(error)
         raise
@@ -76,13 +78,13 @@ class _Outcome:
             put(tolerant(sys.stdout), json.dumps(self.result, ensure_ascii=False, default=str))
 
 
-async def _answer(question: str, settings: Settings, options: Options, outcome: _Outcome) -> int:
+async def _answer(question: str, settings: Settings, options: Options, store: Store, outcome: _Outcome) -> int:
     from voice_bridge.agent.events import Finished
     from voice_bridge.agent.interrupts import Interrupted, interruptible
     from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen, put, summary
-    from voice_bridge.agent.startup import open_store, running_agent, say
+    from voice_bridge.agent.startup import running_agent, say
 
-    async with running_agent(settings, options, open_store()) as running:
+    async with running_agent(settings, options, store) as running:
         at_terminal = sys.stdout.isatty() and not outcome.as_json
         out = None if outcome.as_json else sys.stdout
         screen: Screen = TerminalScreen() if at_terminal else PlainScreen(out, sys.stderr)

@@ -14,6 +14,7 @@ from voice_bridge.config import Settings
 
 if TYPE_CHECKING:
     from voice_bridge.agent.startup import Options
+    from voice_bridge.agent.store import Store
 
 
 def chat(
@@ -31,22 +32,23 @@ def chat(
 
     Conversations are kept; -c goes on with the last one. Text piped to standard input is one message.
     """
-    from voice_bridge.agent.screen import listing
+    from voice_bridge.agent.screen import listing, put, tolerant
     from voice_bridge.agent.startup import Options, open_store, until_terminated
 
-    if list_:
-        print(listing(open_store().summaries()))
-        return
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
-    raise typer.Exit(platforms.run(until_terminated(_chat(settings_for([], config), options))))
+    with open_store() as store:
+        if list_:
+            put(tolerant(sys.stdout), listing(store.summaries()))
+            return
+        status = platforms.run(until_terminated(_chat(settings_for([], config), options, store)))
+    raise typer.Exit(status)
 
 
-async def _chat(settings: Settings, options: Options) -> int:
+async def _chat(settings: Settings, options: Options, store: Store) -> int:
     from voice_bridge.agent.interrupts import Interrupted, interruptible
     from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen
-    from voice_bridge.agent.startup import open_store, running_agent, say
+    from voice_bridge.agent.startup import running_agent, say
 
-    store = open_store()
     async with running_agent(settings, options, store) as agent:
         screen: Screen = TerminalScreen() if sys.stdout.isatty() else PlainScreen(sys.stdout, sys.stderr)
         if sys.stdin.isatty():
