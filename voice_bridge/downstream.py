@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from voice_bridge.catalog import Catalog
+from voice_bridge.log import Quota
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -52,3 +53,4 @@ class Client:
     announced: Catalog | None = None
     notified: Catalog | None = None
     listens: dict[bytes, Listen] = field(default_factory=dict)
+    log_quota: Quota = field(default_factory=Quota)

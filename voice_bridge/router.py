@@ -78,20 +78,20 @@ class Router:
         try:
             message = jsonrpc.parse(data)
         except jsonrpc.BadMessage as bad:
-            return _refused(client, bad.code, str(bad))
+            return _refused(client, bad.code, str(bad), now)
         method, id_ = message.method, message.id
         params = b"" if message.params is UNSET else message.params
         if method is UNSET:
             if message.result is UNSET and message.error is UNSET:
-                return _refused(client, jsonrpc.INVALID_REQUEST, "the message has no method")
+                return _refused(client, jsonrpc.INVALID_REQUEST, "the message has no method", now)
             return notices.client_answered(self, client, message)
         if not isinstance(method, str):
-            return _refused(client, jsonrpc.INVALID_REQUEST, "the method must be a string")
+            return _refused(client, jsonrpc.INVALID_REQUEST, "the method must be a string", now)
         if id_ is UNSET:
             return notices.from_client(self, client, method, params)
         raw_id = bytes(id_)
         if not jsonrpc.valid_id(raw_id):
-            return _refused(client, jsonrpc.INVALID_REQUEST, "an id is a string or a number")
+            return _refused(client, jsonrpc.INVALID_REQUEST, "an id is a string or a number", now)
         if not client.initialized and method != "initialize":
             version = era.version_of(params)
             if version not in (None, era.MODERN):
@@ -389,8 +389,12 @@ def _failed(call: Call, code: int, text: str) -> Send:
     return Send(call.client.key, jsonrpc.error(call.id, code, text))
 
 
-def _refused(client: Client, code: int, text: str) -> list[Send]:
-    LOG.info("%s: refused a message: %s", client.view.name, text)
+def _refused(client: Client, code: int, text: str, now: float) -> list[Send]:
+    admitted, held = client.log_quota.admit(now)
+    if held:
+        LOG.info("%s: (%d more refused messages)", client.view.name, held)
+    if admitted:
+        LOG.info("%s: refused a message: %s", client.view.name, text)
     return [Send(client.key, jsonrpc.error(jsonrpc.NULL, code, text))]
 
 
