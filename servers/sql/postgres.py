@@ -4,7 +4,8 @@
 * the statement must survive `PREPARE`, which takes nothing but queries and one at a time, and then `DECLARE CURSOR`
   as a sub-query, which takes no write at all;
 * a superuser's statement runs as `pg_read_all_data` (PostgreSQL 14 and later), since READ ONLY alone does not keep a
-  superuser from the server's files;
+  superuser from the server's files; the functions that could undo this are refused by name, the one rule here that
+  rests on wording, which is why such a role is warned about;
 * `statement_timeout` and `lock_timeout` bound time; the cursor shortens values on the server, which bounds memory here.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -38,6 +40,7 @@ _BYTEA = 17
 _TEXTS = frozenset({18, 19, 25, 142, 705, 1042, 1043})
 """The oids of "char", name, text, xml, unknown, bpchar and varchar (pg_type.dat)."""
 
+_ESCAPES = re.compile(r"set_config|_to_xml|ts_stat|ts_rewrite|dblink|crosstab|connectby|xpath_table|u&", re.IGNORECASE)
 _ROLE = """
 SELECT r.rolsuper, r.rolsuper OR EXISTS (
     SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -82,10 +85,16 @@ class Session:
         self._limits = limits
         self.deadline = time.monotonic() + limits.seconds
         self.warning = ""
+        self._demoted = False
         self._begin()
 
     def run(self, sql: str) -> tuple[list[str], Iterator[list[Any]]]:
         """Return the columns' names and the rows of one query. Raises QueryError, also while rows are read."""
+        if self._demoted and _ESCAPES.search(sql):
+            raise QueryError(
+                "The role in DATABASE_URL is a superuser, and this statement calls a function that could give its "
+                "powers back (set_config, functions that run SQL from text): leave it out."
+            )
         with self._sentences():
             columns = self._columns(sql)
             characters = max(100, MAX_ROW_CHARACTERS // len(columns))
@@ -154,7 +163,8 @@ class Session:
                     "all the same, but a role that may only SELECT is safer."
                 )
                 _log_once(self.warning)
-            if superuser and self._connection.info.server_version >= 140_000:
+            self._demoted = superuser and self._connection.info.server_version >= 140_000
+            if self._demoted:
                 self._execute("SET LOCAL row_security = off")
                 self._execute("SET LOCAL ROLE pg_read_all_data")
 

@@ -189,12 +189,13 @@ def _open(path: Path, limits: Limits) -> sqlite3.Connection:
             return connection  # the session words it
         connection.close()
         log = _log(path)
-        if log.exists() and log.stat().st_size:
-            raise QueryError(
-                f"{path.name} has changes in {log.name} that cannot be read while its folder is read-only: make the "
-                "folder writable, or copy the database together with that file."
-            ) from None
-        return _connect(path, limits, immutable=True)
+        if _is_wal(path) and not (log.exists() and log.stat().st_size):
+            return _connect(path, limits, immutable=True)
+        journal = log.name if _is_wal(path) else f"{path.name}-journal"
+        raise QueryError(
+            f"{path.name} has unfinished changes in {journal}, which cannot be read without write access: open the "
+            "database once with the program that writes it."
+        ) from None
     except sqlite3.DatabaseError:
         return connection
     return connection

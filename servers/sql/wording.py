@@ -85,14 +85,6 @@ def _verb(words: list[Token]) -> str:
     depth = 0
     for token in words[1:]:
         depth += (token.token_type.name == "L_PAREN") - (token.token_type.name == "R_PAREN")
-        if depth == 0 and token.token_type.name in (
-            "SELECT",
-            "VALUES",
-            "INSERT",
-            "UPDATE",
-            "DELETE",
-            "REPLACE",
-            "MERGE",
-        ):
+        if depth == 0 and token.token_type.name in _MAIN_VERBS:
             return token.text.upper()
     return first

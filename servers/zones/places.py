@@ -23,7 +23,8 @@ _MOST_OF_IT = re.compile(r"^most of|\(mainland\)|\(peninsula\)")
 def folded(name: str) -> str:
     """Return `name` without what people write differently: case, accents, spaces, punctuation, a closing "time"."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
-    plain = "".join(sign for sign in plain if sign.isalnum() or unicodedata.category(sign) == "Mc")
+    # Latin accents go, but not the marks that make バリ out of ハリ.
+    plain = "".join(sign for sign in plain if sign.isalnum() or sign in "\u3099\u309a")
     plain = unicodedata.normalize("NFC", plain)
     return re.sub(r"(?<=..)(?:standard)?time$|(?<=.)(?:(?:标准|標準)?(?:时间|時間)|標準時|표준시|시간)$", "", plain)
 

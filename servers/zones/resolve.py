@@ -87,13 +87,11 @@ def _fixed(name: str, offset: re.Match[str]) -> Zone:
 @cache
 def _iana_names() -> dict[str, str]:
     """Return IANA names by themselves in small letters; empty on a machine without time zone data."""
-    return {name.casefold(): name for name in available_timezones() if _loads(name)}
+    return {name.casefold(): name for name in available_timezones() if _is_zone(name)}
 
 
-def _loads(name: str) -> bool:
-    if name in ("Factory", "localtime", "posixrules"):
-        return False
-    return not name.startswith(("posix/", "right/"))
+def _is_zone(name: str) -> bool:
+    return name not in ("Factory", "localtime", "posixrules") and not name.startswith(("posix/", "right/"))
 
 
 def _from_place(name: str) -> Zone:

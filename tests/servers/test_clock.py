@@ -33,6 +33,7 @@ def clock() -> Iterator[StdioClient]:
         ("Tokyo", "Asia/Tokyo"),
         ("tokyo time", "Asia/Tokyo"),
         ("東京", "Asia/Tokyo"),
+        ("パリ", "Europe/Paris"),
         ("东京", "Asia/Tokyo"),
         ("도쿄", "Asia/Tokyo"),
         ("ロンドン", "Europe/London"),
@@ -115,6 +116,7 @@ def test_an_ambiguous_name_is_answered_with_the_candidates(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
+        ("バリ", "send the IANA name"),
         ("Nowhere", "send the IANA name"),
         ("Londn", "did you mean"),
         ("UTC+15", "no offset in use"),

@@ -196,6 +196,21 @@ def test_no_attack_changes_anything(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT set_config('role', 'none', true), query_to_xml('select pg_read_file(''/x'')', true, true, '')",
+        "SELECT \"set_config\"('session_authorization', 'postgres', true)",
+        "SELECT U&\"\\0073et_config\"('role', 'none', true)",
+        "SELECT query_to_xml('select set_' || 'config(''role'', ''none'', true)', true, true, '')",
+        "SELECT * FROM ts_stat('select set_con' || 'fig(''role'', ''none'', true)::tsvector')",
+    ],
+)
+def test_a_superuser_cannot_take_its_powers_back(superuser: StdioClient, sql: str) -> None:
+    assert "superuser" in superuser.fail("query_database", sql=sql)
+    assert superuser.call("query_database", sql="SELECT current_user").data["rows"] == [["pg_read_all_data"]]
+
+
 @pytest.mark.parametrize("sql", ["SELECT lo_create(0)", "SELECT lo_from_bytea(0, 'x')", "SELECT pg_notify('x', 'y')"])
 def test_what_read_only_lets_through_is_rolled_back(url: str, writer: StdioClient, sql: str) -> None:
     with psycopg.connect(url, autocommit=True) as witness:

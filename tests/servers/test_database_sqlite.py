@@ -419,7 +419,30 @@ def test_a_wal_that_cannot_be_read_is_explained(readonly: Path) -> None:
         shutil.copy(f"{path}-wal", folder / "copy.db-wal")
     folder.chmod(0o555)
     with _unprivileged(folder / "copy.db") as client:
-        assert "make the folder writable" in client.fail("query_database", sql="SELECT * FROM t")
+        assert "unfinished changes in copy.db-wal" in client.fail("query_database", sql="SELECT * FROM t")
+
+
+def test_an_interrupted_write_is_explained_and_never_shown(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.executescript("PRAGMA cache_size=5; CREATE TABLE t(a)")
+        writer.execute(
+            "INSERT INTO t WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r LIMIT 20000) "
+            "SELECT hex(zeroblob(50)) FROM r"
+        )
+        writer.execute("BEGIN")
+        writer.execute("UPDATE t SET a = 'half done'")
+        for name in ("shop.db", "shop.db-journal"):
+            shutil.copy(tmp_path / name, tmp_path / name.replace("shop", "crashed"))
+    with StdioClient("-m", "servers.database", env={"DATABASE_URL": str(tmp_path / "crashed.db")}) as client:
+        assert "unfinished changes in crashed.db-journal" in client.fail("query_database", sql="SELECT * FROM t")
+
+
+def test_the_missing_driver_is_told_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
+    settings = {"DATABASE_URL": "postgresql://u:geheim@127.0.0.1/x", "PYTHONPATH": str(tmp_path)}
+    with StdioClient("-m", "servers.database", env=settings) as client:
+        assert 'pip install "mcp-voice-bridge[postgres]"' in client.fail("query_database", sql="SELECT 1")
 
 
 def test_a_wal_database_in_use_is_read_with_its_latest_changes(tmp_path: Path) -> None:
