@@ -11,8 +11,10 @@ import os
 import re
 import signal
 import socket
+import ssl
 import struct
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -113,6 +115,7 @@ class Bridge:
     """`bridge_connector.py` as a process of its own, as a user starts it; used as an async context manager.
 
     Every process it starts, however far removed, carries a mark in its environment, so that `left_behind` finds all.
+    At the end no test may find the token or a traceback in the log.
     """
 
     def __init__(
@@ -122,7 +125,12 @@ class Bridge:
         self.mark = uuid.uuid4().hex
         self._command = [*before, sys.executable, str(ROOT / "bridge_connector.py"), *arguments]
         inherited = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-        self._environ = {**inherited, "VOICE_BRIDGE_TEST": self.mark, **environment}
+        self._environ = {
+            **inherited,
+            "VOICE_BRIDGE_TEST": self.mark,
+            "VOICE_BRIDGE_DATA": tempfile.mkdtemp(),
+            **environment,
+        }
         self._environ.update({"MCP_CONFIG": str(settings)} if settings else {})
         self._environ.update({"MCP_ENDPOINT": endpoint} if endpoint else {})
         self._news = asyncio.Condition()
@@ -153,7 +161,10 @@ class Bridge:
         await asyncio.wait_for(self._reading, 10)
         await self._group.__aexit__(None, None, None)
         if error is not None:
-            print("\n".join(self.lines))  # pytest shows it with the failure
+            print(self.log)  # pytest shows it with the failure
+            return
+        assert TOKEN not in self.log
+        assert "Traceback" not in self.log
 
     async def _read(self) -> None:
         assert self.process.stderr is not None
@@ -203,17 +214,20 @@ class Bridge:
 
 
 class Cable:
-    """A TCP connection's way through a network that can fail: `cut` resets, `hang` lets every byte vanish."""
+    """A TCP connection's way through a network that can fail: `cut` resets, `hang` lets nothing arrive.
 
-    def __init__(self, port: int) -> None:
-        self._to = port
+    With `tls` it is the cloud's TLS front: encrypted on the bridge's side, plain on the cloud's.
+    """
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._to, self._tls = port, tls
         self._pairs: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.connections = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -224,6 +238,7 @@ class Cable:
 
     def through(self, url: str) -> str:
         """An address of the far end, led through this cable."""
+        url = url.replace("ws://", "wss://") if self._tls else url
         return url.replace(f":{self._to}/", f":{self.port}/")
 
     def cut(self) -> None:
@@ -262,6 +277,8 @@ class Cable:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """Ends a TCP connection with RST instead of FIN."""
+    if writer.is_closing():
+        return
     sock: socket.socket = writer.get_extra_info("socket")
     with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -96,6 +96,7 @@ def moved() -> ValueError:
         (socket.gaierror(socket.EAI_NONAME, f"no name {URL}"), "the cloud's name cannot be resolved"),
         (TimeoutError(URL), "the cloud did not answer in time"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "no connection: Connection refused"),
+        (OSError(errno.ECONNREFUSED, f"Connect call failed {URL}"), "no connection: Connection refused"),
         (OSError(f"Multiple exceptions: {URL}"), "no connection: Multiple exceptions: wss"),
         (ws.InvalidMessage(URL), "what answers there does not speak WebSocket"),
         (EOFError(URL), "what answers there does not speak WebSocket"),

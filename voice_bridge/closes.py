@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import os
 import socket
 import ssl
 import time
@@ -63,7 +64,10 @@ def judge(error: BaseException, *, greeted: bool = False) -> Verdict:
     if isinstance(error, ws.InvalidHandshake | ws.InvalidMessage | EOFError):
         return Verdict("transient", "what answers there does not speak WebSocket")
     if isinstance(error, OSError):
-        return Verdict("transient", f"no connection: {error.strerror or _first_words(error)}")
+        words = os.strerror(error.errno) if error.errno else _first_words(error)
+        if isinstance(error, ConnectionError) and not error.errno:
+            words = "the other side hung up"
+        return Verdict("transient", f"no connection: {words}")
     if isinstance(error.__cause__, ws.InvalidStatus) and 300 <= error.__cause__.response.status_code < 400:
         code = error.__cause__.response.status_code
         return Verdict("rejected", f"the cloud has moved: put its new address into the URL (HTTP {code})", code)
