@@ -27,7 +27,7 @@ TOKEN = "a-token-for-tests"
 
 
 def _settings(data: Path) -> dict[str, str]:
-    return {"VOICE_BRIDGE_DATA": str(data), "DATABASE_URL": "", "DATABASE_TIMEOUT": "1.5"}
+    return {"VOICE_BRIDGE_DATA": str(data), "DATABASE_URL": "", "DATABASE_TIMEOUT": "4"}
 
 
 @contextmanager
