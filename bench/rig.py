@@ -150,6 +150,8 @@ def growth(held: Mapping[str, tuple[float, float]], children: int) -> list[str]:
     At any moment a few connections, calls and restarts are on their way: each server may account for three tasks or
     descriptors more. Memory may differ by a tenth and 4 MiB, for the allocator's sake.
     """
+    if not held["threads"][0] * held["threads"][1]:
+        return ["the run was too short to compare its quarters"]
     allowed = {
         "tasks": lambda first: first + 3 * children,
         "threads": lambda first: first + 2,

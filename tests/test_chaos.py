@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import chaos
-from bench.rig import Sample, growth, quarters
+from bench import chaos, soak
+from bench.rig import WATCHED, Sample, growth, quarters
 from tests.children import MODES
 from voice_bridge import jsonrpc
 from voice_bridge.config import ToolRules
@@ -137,3 +138,12 @@ def test_the_servers_of_the_storm_are_of_known_kinds() -> None:
     for entry in (*chaos.SERVERS.values(), *chaos.PASSING.values()):
         words = [word for word in entry["args"][1:] if "=" not in word]
         assert set(words) <= MODES
+
+
+def test_the_graph_of_a_soak_is_svg_with_a_line_for_each_thing_held() -> None:
+    samples = [Sample(at / 4, 20, 7, 40, 30 * 2**20) for at in range(2000)]
+    root = ElementTree.fromstring(soak.picture(samples, began=5.0, title="a < b & c"))
+    lines = [element.attrib["points"].split() for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert len(lines) == len(WATCHED)
+    assert all(300 <= len(points) <= 334 for points in lines)
+    assert root.find("{http://www.w3.org/2000/svg}title").text == "a < b & c"  # type: ignore[union-attr]

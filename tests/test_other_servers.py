@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -16,7 +18,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support import ROOT, Bridge, Json, write_settings
+from tests.support import ROOT, Bridge, Json, running, said, write_settings
+from voice_bridge.errors import CallError
 from voice_bridge.simulator import OFFICIAL, Reply, Session, VoiceCloud
 
 INSTALLED = ROOT / ".cache" / "other-servers"
@@ -284,3 +287,62 @@ async def test_calls_to_all_five_run_at_the_same_time(voice: Voice) -> None:
     assert all(reply.milliseconds < replies[0].milliseconds for reply in replies[1:])
     assert asyncio.get_running_loop().time() - began < 15
     assert not session.dropped
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=["http", "sse"])
+async def everything_remote(request: pytest.FixtureRequest) -> AsyncIterator[EverythingRemote]:
+    """server-everything as a server of its own, over one of its remote transports."""
+    server = EverythingRemote(request.param)
+    await server.start()
+    yield server
+    await server.kill()
+
+
+class EverythingRemote:
+    """A process that can be killed and started again on its port."""
+
+    def __init__(self, transport: str) -> None:
+        self._word = {"http": "streamableHttp", "sse": "sse"}[transport]
+        self._port = free_port()
+        path = {"http": "mcp", "sse": "sse"}[transport]
+        self.entry: Json = {"type": transport, "url": f"http://127.0.0.1:{self._port}/{path}"}
+
+    async def start(self) -> None:
+        program = NODE / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+        self._process = await asyncio.create_subprocess_exec(
+            "node", str(program), self._word, env={**os.environ, "PORT": str(self._port)},
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert self._process.stderr is not None
+        async with asyncio.timeout(30):
+            while f"port {self._port}".encode() not in await self._process.stderr.readline():
+                pass
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await asyncio.wait_for(self._process.wait(), 10)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def test_server_everything_is_used_over_its_remote_transports_and_outlived(
+    everything_remote: EverythingRemote, tmp_path: Path
+) -> None:
+    """When it comes back it answers the old session with 400, where the specification has 404."""
+    async with running(tmp_path, {"far": everything_remote.entry}) as (hub, client):
+        assert {tool["name"] for tool in await client.tools()} == set(EVERY_TOOL)
+        assert is_image(await client.call("get-tiny-image", {}))
+        await everything_remote.kill()
+        await everything_remote.start()
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    answer = await client.call("echo", {"message": "again"})
+                    break
+                except CallError:
+                    await asyncio.sleep(0.05)
+        assert said(answer) == "Echo: again"
+        assert hub.statuses()[0].restarts >= 1

@@ -3,7 +3,7 @@
 The SDK keeps the HTTP side (session id, streams, resumption, redirects); this module keeps the session's life. It ends,
 so that the supervisor opens a new one and initializes it again, when the server cannot be reached, the connection is
 lost, the credentials are refused (401) or the server no longer knows the session (404, MCP 2025-06-18
-basic/transports). Any other error status answers only the request it was for.
+basic/transports; 400 where the body speaks of the session). Any other error status answers only its own request.
 
 Importing this costs most of a second and 30 MB: the supervisor does so when the first remote server is started.
 """
@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from httpx2 import HTTPError, HTTPStatusError
 from mcp.client._transport import TransportStreams, WriteStream
@@ -28,6 +29,7 @@ from msgspec import UNSET, Raw
 from voice_bridge import jsonrpc
 from voice_bridge.backoff import Backoff
 from voice_bridge.config import ServerSettings
+from voice_bridge.errors import ServerError
 from voice_bridge.log import LOG, keep_secret, mask
 from voice_bridge.remote_headers import Routing
 from voice_bridge.remote_http import HELD, Client, message_is_open_ended
@@ -41,9 +43,13 @@ logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
 
 
 class RemoteSession:
-    """A session with a remote server. `ended` resolves to the reason once it can no longer answer."""
+    """A session with a remote server. `ended` resolves to the reason once it can no longer answer.
+
+    Raises ServerError for settings that no server could be reached with.
+    """
 
     def __init__(self, server: ServerSettings, limit: int, received: Callable[[bytes | Oversized], None]) -> None:
+        _check(server)
         keep_secret(*(word for value in server.headers.values() for word in value.split()))
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
@@ -102,10 +108,13 @@ class RemoteSession:
         return True
 
     def refused(self, request: bytes, text: str) -> None:
-        """Answers a request that the server will not answer."""
-        id_ = jsonrpc.parse(request).id
-        if isinstance(id_, Raw):
-            self._pass_up(jsonrpc.error(bytes(id_), jsonrpc.SERVER_DOWN, f"server {self._server.name} {text}"))
+        """Answers a request that the server will not answer; a refused notification goes to the log."""
+        message = jsonrpc.parse(request)
+        if isinstance(message.id, Raw):
+            error = jsonrpc.error(bytes(message.id), jsonrpc.SERVER_DOWN, f"server {self._server.name} {text}")
+            self._pass_up(error)
+        else:
+            LOG.warning("%s: %s to %s", self._server.name, text, message.method)
 
     def lost(self, reason: str) -> None:
         """Ends the session; the first reason counts."""
@@ -209,6 +218,15 @@ class _Subscription:
         self.request = request
         self.began = time.monotonic()
         self.backoff = Backoff(minimum=0.5, maximum=60.0)
+
+
+def _check(server: ServerSettings) -> None:
+    parts = urlsplit(server.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ServerError("cannot be reached: its url must begin with https:// or http:// and name a host")
+    for name, value in server.headers.items():
+        if not (name.isascii() and value.isascii() and value.isprintable()):
+            raise ServerError(f"cannot be reached: its header {name} must be one line of plain ASCII characters")
 
 
 def _reason(error: Exception) -> str:

@@ -11,8 +11,10 @@ This module imports httpx: only `remote` imports it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -22,13 +24,13 @@ from typing import Any, Final, Protocol
 import httpx2
 
 from voice_bridge import __version__, jsonrpc
-from voice_bridge.log import LOG
 
 HELD: Final = "voice_bridge.message"
 CONNECT_TIMEOUT = 15.0
 WRITE_TIMEOUT = 30.0
 NOTICE_TIMEOUT = 30.0
 LONGEST_ANSWER = 3600.0
+PROBE_AFTER = 30
 # Shorter than the 5 s after which many servers close an idle connection: a call must not meet a closing one.
 _KEEP_ALIVE = 3.0
 _ANSWER: Final = b'{"jsonrpc":"2.0","id":0,"result":{}}'
@@ -44,7 +46,7 @@ class Listener(Protocol):
         """Takes one message of the server; whether it is an answer."""
 
     def refused(self, request: bytes, text: str) -> None:
-        """Takes the reason why a message of ours got no answer."""
+        """Takes the reason why a message of ours was not taken or got no answer."""
 
     def lost(self, reason: str) -> None:
         """Takes the reason why the session is over."""
@@ -69,6 +71,7 @@ class Client(httpx2.AsyncClient):
         if request.method == "POST" and HELD not in request.extensions:
             request = _unwrapped(request)
         message: bytes = request.extensions.get(HELD, b"")
+        request.extensions = {**request.extensions, "trace": _traced}
         try:
             response = await super().send(request, **options)
             return await self._answered(request, message, response)
@@ -107,26 +110,26 @@ class Client(httpx2.AsyncClient):
         """Decides what an error status means: the end of the session, one failed request, or nothing."""
         status = response.status_code
         words = f"answered HTTP {status} {_phrase(status)}".rstrip()
+        body = await _read(response, _LONGEST_ERROR) or b""
+        response = _rebuilt(response, content=body)
         if status == HTTPStatus.UNAUTHORIZED:
             self._listener.lost(f"{words}; check its headers: a token belongs into headers.Authorization")
-        elif status == HTTPStatus.NOT_FOUND and request.method == "POST" and _SESSION_HEADER in request.headers:
-            self._listener.lost("no longer knows the session (HTTP 404)")
+        elif request.method == "POST" and _SESSION_HEADER in request.headers and _session_is_gone(status, body):
+            self._listener.lost(f"no longer knows the session (HTTP {status})")
         elif self._stream_only:
             hint = '; a streamable HTTP server needs "type": "http"' if request.method == "GET" else ""
             self._listener.lost(words + hint)
         elif request.method == "GET" and self._streaming:
             self._listener.lost(f"{words} when its stream of messages was to be resumed")
         elif _wants_answer(message):
-            return await self._told(request, message, response, words)
+            return self._told(request, message, response, words)
         elif message:
-            LOG.warning("%s to %s", words, jsonrpc.parse(message).method)
+            self._listener.refused(message, words)
         return response
 
-    async def _told(
-        self, request: httpx2.Request, message: bytes, response: httpx2.Response, words: str
-    ) -> httpx2.Response:
+    def _told(self, request: httpx2.Request, message: bytes, response: httpx2.Response, words: str) -> httpx2.Response:
         """Passes on the server's own JSON-RPC error if there is one; the status alone says little."""
-        body = await _read(response, _LONGEST_ERROR) or b""
+        body = response.content
         asked = jsonrpc.parse(message)
         error = jsonrpc.members(body).get("error")
         if error is not None and bytes(error).startswith(b"{"):
@@ -175,6 +178,11 @@ def message_is_open_ended(message: bytes) -> bool:
     return b'"subscriptions/listen"' in message and jsonrpc.parse(message).method == "subscriptions/listen"
 
 
+def _session_is_gone(status: int, body: bytes) -> bool:
+    """404 says so (MCP 2025-06-18, basic/transports); many servers answer 400 and speak of the session."""
+    return status == HTTPStatus.NOT_FOUND or (status == HTTPStatus.BAD_REQUEST and b"session" in body.lower())
+
+
 def _wants_answer(message: bytes) -> bool:
     if not message:
         return False
@@ -217,6 +225,8 @@ def _why(request: httpx2.Request, error: httpx2.TransportError) -> str:
         if isinstance(cause, ConnectionRefusedError):
             return f"cannot be reached at {place}: connection refused"
         cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx2.LocalProtocolError):
+        return "has a header that HTTP cannot carry: it must be one line of visible characters"
     if isinstance(error, httpx2.ConnectTimeout):
         return f"cannot be reached at {place}: no connection within {CONNECT_TIMEOUT:g} s"
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError | httpx2.UnsupportedProtocol):
@@ -229,6 +239,20 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
+
+
+async def _traced(event: str, facts: Mapping[str, Any]) -> None:
+    """Asks the system to probe each connection: a stream that is only listened to never notices a vanished peer."""
+    if event != "connection.connect_tcp.complete":
+        return
+    with contextlib.suppress(OSError, AttributeError):  # a system without these keeps its own pace
+        number = facts["return_value"].get_extra_info("socket").fileno()
+        # uvloop's socket objects refuse options; the options belong to the connection, not to the object
+        with socket.socket(fileno=os.dup(number)) as same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER)
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_AFTER // 3)
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 @functools.cache
