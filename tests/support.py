@@ -14,7 +14,6 @@ import socket
 import ssl
 import struct
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -128,7 +127,6 @@ class Bridge:
         self._environ = {
             **inherited,
             "VOICE_BRIDGE_TEST": self.mark,
-            "VOICE_BRIDGE_DATA": tempfile.mkdtemp(),
             **environment,
         }
         self._environ.update({"MCP_CONFIG": str(settings)} if settings else {})
