@@ -43,9 +43,9 @@ def calculation(value: Number) -> Calculation:
     if isinstance(value, float):
         if math.isnan(value):
             raise CalculationError("The result is undefined: the expression subtracts or divides infinities.")
-        if math.isinf(value):
-            raise CalculationError("The result is too large: it exceeds 1.8e308. Use smaller numbers.")
         rounded = float(f"{value:.15g}")
+        if math.isinf(rounded):  # the largest floats are rounded beyond the range, too
+            raise CalculationError("The result is too large: it exceeds 1.79e308. Use smaller numbers.")
         whole = rounded.is_integer() and abs(rounded) <= MAX_SAFE_INTEGER
         return {"status": "success", "value": int(rounded) if whole else rounded}
     if abs(value) <= MAX_SAFE_INTEGER:

@@ -6,10 +6,11 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.servers import test_database_sqlite as on_sqlite
+from tests.servers import test_math_evaluator as arithmetic
 from tests.servers.stdio_client import INITIALIZE, ROOT, StdioClient
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -68,7 +71,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def session(url: str, token: str = "") -> AsyncIterator[ClientSession]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         httpx2.AsyncClient(headers=headers, timeout=20) as http,
         streamable_http_client(url, http_client=http) as streams,
         ClientSession(streams[0], streams[1]) as opened,
@@ -93,6 +96,35 @@ async def test_offers_the_four_tools_over_http(url: str) -> None:
         assert result.structured_content["rows"] == [[708000]]
         result = await client.call_tool("query_database", {"sql": "DELETE FROM employees"})
         assert result.is_error
+
+
+async def test_the_calculators_cases_hold_over_http(url: str) -> None:
+    async with session(url) as client:
+        for expression, value in arithmetic.ANSWERS:
+            result = await client.call_tool("calculate", {"expression": expression})
+            assert result.structured_content is not None, expression
+            assert result.structured_content["value"] == pytest.approx(value, rel=1e-14, abs=0), expression
+        for expression in [*(refusal[0] for refusal in arithmetic.REFUSALS), *arithmetic.GIANTS]:
+            assert (await client.call_tool("calculate", {"expression": expression})).is_error, expression[:40]
+        assert not (await client.call_tool("calculate", {"expression": "1+1"})).is_error
+
+
+async def test_the_databases_cases_hold_over_http(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(on_sqlite.SCHEMA)
+    before = path.read_bytes()
+    with http_server(tmp_path, "--transport", "http", env={"DATABASE_URL": str(path)}) as url:
+        async with session(url) as client:
+            for sql, rows in on_sqlite.HARMLESS:
+                result = await client.call_tool("query_database", {"sql": sql})
+                assert result.structured_content is not None, sql
+                assert result.structured_content["rows"] == rows, sql
+            attacks = [attack.format(folder=tmp_path) for attack in on_sqlite.ATTACKS if "\\" not in attack]
+            for sql in [*(refusal[0] for refusal in on_sqlite.REFUSALS), *attacks]:
+                assert (await client.call_tool("query_database", {"sql": sql})).is_error, sql[:60]
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["shop.db"]
 
 
 async def test_two_clients_at_once_do_not_wait_for_each_other(url: str) -> None:
