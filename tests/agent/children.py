@@ -94,7 +94,7 @@ async def child_tools(*arguments: str, server: str = "trouble", **environment: s
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(source.read())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 await source.start()
             yield source
         finally:

@@ -15,7 +15,7 @@ from tests.agent.command import with_agent
 from tests.agent.messages_api import MessagesAPI
 from voice_bridge import cli
 
-LONGEST_TEST = 45
+LONGEST_TEST = 120
 
 
 @pytest.fixture(autouse=True)

@@ -515,7 +515,7 @@ def demonstration(request: Json) -> Reply:
     if "time" in asked and "singapore" in asked:
         if not seen:
             return calls(("get_datetime", {"timezone": "Asia/Singapore"}))
-        now = json.loads(seen[0])
+        now = json.loads(seen[0]) if seen[0].startswith("{") else {"time": seen[0], "weekday": "no day"}
         return text(f"In Singapore it is **{now['time'][:5]}** on {now['weekday']}.")
     if "salar" in asked:
         query = "SELECT AVG(salary) AS average, SUM(salary) AS total FROM employees WHERE department = 'Engineering'"

@@ -71,7 +71,7 @@ class Terminal:
         """Types the keys."""
         os.write(self._master, keys.encode())
 
-    def press_until(self, keys: str, pattern: str, seconds: float = 15.0) -> None:
+    def press_until(self, keys: str, pattern: str, seconds: float = 40.0) -> None:
         """Types the keys again and again until the pattern appears. Fails when it does not come in time."""
         deadline = time.monotonic() + seconds
         while not re.search(pattern, self.text[self._mark :]):
@@ -85,7 +85,7 @@ class Terminal:
         self.wait_for(PROMPT)
         self.press(line + ENTER)
 
-    def wait_for(self, pattern: str, seconds: float = 15.0) -> str:
+    def wait_for(self, pattern: str, seconds: float = 40.0) -> str:
         """The text since the last match, up to and with this one. Fails when it does not come in time."""
         deadline = time.monotonic() + seconds
         while True:
@@ -99,7 +99,7 @@ class Terminal:
             assert left > 0, f"{pattern!r} did not appear; there was:\n{new}"
             self._read(left)
 
-    def status(self, seconds: float = 15.0) -> int:
+    def status(self, seconds: float = 40.0) -> int:
         """The exit status, once everything was read."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:

@@ -74,7 +74,7 @@ def test_ctrl_c_stops_tools_waits_and_texts_and_nothing_is_lost(api: MessagesAPI
         terminal.wait_for("Hello two.")
         terminal.say("tell me")
         terminal.wait_for("A long story")
-        assert api.holding.wait(10)
+        assert api.holding.wait(40)
         terminal.press(CTRL_C)
         terminal.wait_for("Stopped.")
         gate.set()

@@ -228,7 +228,7 @@ def test_an_unusable_conversation_file_says_what_to_do(api: MessagesAPI, setting
 
 
 def wait_until(log: Path, line: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 40
     while not log.exists() or line not in log.read_text():
         assert time.monotonic() < deadline, f"{line!r} did not happen"
         time.sleep(0.02)
@@ -274,7 +274,7 @@ def test_a_signal_stops_a_question_in_good_order(
     with started(settings, "wait", "--json") as process:
         wait_until(log, "began wait")
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=40)
     assert process.returncode == status
     assert json.loads(out)["answer"] == ""
     assert "Traceback" not in err
@@ -289,7 +289,7 @@ def test_the_package_imports_without_the_sdk() -> None:
         "import sys, voice_bridge.agent\n"
         "print([m for m in ('anthropic', 'httpx2', 'rich', 'prompt_toolkit') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, cwd=ROOT)
     assert done.stdout.strip() == "[]"
 
 
@@ -301,7 +301,7 @@ def test_without_the_extra_a_sentence_names_it(settings: Path) -> None:
         "try: Agent()\n"
         "except UsageError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, cwd=ROOT)
     assert 'pip install "mcp-voice-bridge[agent]"' in done.stdout
 
 
@@ -310,7 +310,7 @@ def test_a_reader_that_leaves_ends_the_output_not_the_work(api: MessagesAPI, set
     with started(settings, "what?") as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(40) == 0
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
     assert "ended echo" in log.read_text()

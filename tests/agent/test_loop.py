@@ -533,7 +533,7 @@ async def test_an_interruption_in_the_middle_of_a_text_keeps_what_was_said(api: 
             heard = asyncio.Event()
             turn = group.create_task(agent.ask("speak", lambda event: heard.set()))
             await heard.wait()
-            await asyncio.to_thread(api.holding.wait, 10)
+            await asyncio.to_thread(api.holding.wait, 40)
             turn.cancel()
         gate.set()
         await agent.ask("hello")

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 
 from voice_bridge import log
@@ -16,6 +17,7 @@ from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.loop import MISSING_EXTRA, Agent
 from voice_bridge.agent.screen import one_line, put, resumed
 from voice_bridge.agent.store import Store
+from voice_bridge.agent.tools import ToolSource
 from voice_bridge.config import Settings
 from voice_bridge.config.loader import environment
 from voice_bridge.errors import UsageError
@@ -24,6 +26,8 @@ from voice_bridge.paths import data_dir
 from voice_bridge.supervisor import State
 
 _EXTRA = ("anthropic", "prompt_toolkit", "rich")
+# With none of these only the SDK can tell whether there is a profile to use.
+_SET_UP = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 _GRACE = 20.0  # seconds that a slow server may hold up the first question
 
 
@@ -52,35 +56,44 @@ def open_store() -> Store:
 
 @asynccontextmanager
 async def running_agent(settings: Settings, options: Options, store: Store) -> AsyncIterator[Agent]:
-    """An agent with every enabled server's tools. Raises `UsageError` before anything is started."""
+    """An agent with every enabled server's tools. Raises `UsageError`, and starts nothing when no model is set up."""
     if any(find_spec(module) is None for module in _EXTRA):
         raise UsageError(MISSING_EXTRA)
+    log.LOG.setLevel(logging.ERROR)  # this function tells of servers itself, in a sentence each
+    environ = environment(settings.source)
+    if not any(environ.get(name) for name in _SET_UP):
+        await Agent(environ=environ).close()
+    conversation = _conversation(options, store)
+    for problem in settings.problems.values():
+        say(one_line(problem))
+    failure: Exception | None = None
+    async with Hub(settings) as hub:
+        try:
+            # The SDK takes about as long to import as servers to start.
+            await asyncio.gather(asyncio.to_thread(import_module, "voice_bridge.agent.client"), _settle(hub))
+            with hub.local_client() as tools:
+                async with _agent(tools, conversation, environ, options) as agent:
+                    yield agent
+        except Exception as error:  # noqa: BLE001  Raised below as it is: the hub's TaskGroup would wrap it.
+            failure = error
+    if failure is not None:
+        raise failure
+
+
+def _agent(tools: ToolSource, conversation: Conversation, environ: Mapping[str, str], options: Options) -> Agent:
     from voice_bridge.agent.prompt import ask_permission
 
-    log.LOG.setLevel(logging.ERROR)  # this function tells of servers itself, in a sentence each
-    agent = Agent(
+    return Agent(
+        tools,
         model=options.model,
         max_iterations=options.max_iterations,
         max_tokens=options.max_tokens,
         allow_all=options.allow_all,
         deny=options.deny,
         approve=ask_permission if sys.stdin.isatty() and sys.stderr.isatty() else None,
-        conversation=_conversation(options, store),
-        environ=environment(settings.source),
+        conversation=conversation,
+        environ=environ,
     )
-    for problem in settings.problems.values():
-        say(one_line(problem))
-    failure: Exception | None = None
-    async with agent, Hub(settings) as hub:
-        try:
-            await _settle(hub)
-            with hub.local_client() as tools:
-                agent.tools = tools
-                yield agent
-        except Exception as error:  # noqa: BLE001  Raised below as it is: the hub's TaskGroup would wrap it.
-            failure = error
-    if failure is not None:
-        raise failure
 
 
 def _conversation(options: Options, store: Store) -> Conversation:
