@@ -316,7 +316,7 @@ async def test_closing_stdin_while_alive_is_an_end(tmp_path: Path) -> None:
 async def test_the_ladder_is_climbed_only_as_far_as_needed_and_no_descendant_is_left(tmp_path: Path) -> None:
     wrapped = f"{sys.executable} {child()['args'][0]} tree; true"
     async with asyncio.TaskGroup() as group:
-        polite, deaf_to_eof, deaf_to_all, other_session, wrapper, orphan = (
+        polite, deaf_to_eof, deaf_to_all, other_session, wrapper, orphan, far_orphan = (
             group.create_task(seconds_to_end(tmp_path / name, *how))
             for name, *how in (
                 ("polite", child()),
@@ -325,11 +325,13 @@ async def test_the_ladder_is_climbed_only_as_far_as_needed_and_no_descendant_is_
                 ("a grandchild with a session of its own", python(SETSID), 1),
                 ("a wrapper as npx is one", {"command": "sh", "args": ["-c", wrapped]}, 2),
                 ("a grandchild that outlived its parent", child("tree"), 1, True),
+                ("one with a session of its own that did", python(SETSID), 1, True),
             )
         )
     assert polite.result() < 1.5
     assert 1.9 < deaf_to_eof.result() < 3.5
-    assert 1.9 < other_session.result() < 3.5  # it does not listen to our stdin, but to SIGTERM
+    for far in (other_session, far_orphan):
+        assert 1.9 < far.result() < 3.5  # it does not listen to our stdin, but to SIGTERM
     for stubborn in (deaf_to_all, wrapper, orphan):
         assert 3.9 < stubborn.result() < 6.5
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import psutil
 
 T = TypeVar("T")
+MARK: Final = "VOICE_BRIDGE_SERVER"
 _PR_SET_CHILD_SUBREAPER: Final = 36  # <linux/prctl.h>
 
 
@@ -71,21 +72,31 @@ class Process:
 
 
 class Tree:
-    """Everything a child started: its process group, and what left the group but still descends from it."""
+    """Everything a child started: its process group, and what left the group but descends from it or bears its mark."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, mark: str = "") -> None:
+        self._pid, self._mark = pid, mark
         self._strays: list[psutil.Process] = []
         self._gone: type[Exception] = OSError
 
     def look(self) -> None:
-        """Notes the descendants outside the group; once their parents are gone nobody could name them."""
+        """Notes the members outside the group; once their parents are gone nobody could name them.
+
+        The mark finds those whose parent has crashed already: the system made them children of this process.
+        """
         import psutil
 
         self._gone = psutil.Error
+        below: set[psutil.Process] = set()
         with contextlib.suppress(psutil.Error):
-            below = psutil.Process(self._pid).children(recursive=True)
-            self._strays = [process for process in below if not _in_group(process.pid, self._pid)]
+            below.update(psutil.Process(self._pid).children(recursive=True))
+        for process in psutil.Process().children(recursive=True) if self._mark else ():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process not in below and process.environ().get(MARK) == self._mark:
+                    below.add(process)
+        self._strays = [
+            process for process in below if process.pid != self._pid and not _in_group(process.pid, self._pid)
+        ]
 
     def terminate(self) -> None:
         """Asks all of it to end."""
@@ -141,6 +152,9 @@ if sys.platform == "win32":
 
     def adopt_orphans() -> None:
         """Nothing to do: Windows keeps no zombies."""
+
+    def allow_files(number: int) -> None:
+        """Nothing to do: Windows has no such limit."""
 
     def lock(file: IO[str]) -> bool:
         """Locks an open file for this process; False when another process has it."""
@@ -249,6 +263,15 @@ else:
 
             with contextlib.suppress(OSError, AttributeError):
                 ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def allow_files(number: int) -> None:
+        """Raises the limit of open files to this many, as far as the system lets us."""
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+        if wanted > soft:  # only when needed: children inherit it, and some old programs walk through all of them
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
     def lock(file: IO[str]) -> bool:
         """Locks an open file for this process; False when another process has it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import sys
 import time
@@ -27,6 +28,7 @@ LAST_WORDS = 20
 LONGEST_STDERR_LINE = 500
 STDERR_WITHOUT_NEWLINE = 8192
 _KEPT_OF_OVERSIZED = 512
+_numbers = itertools.count(1)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -85,6 +87,7 @@ class Child:
         loop = asyncio.get_running_loop()
         self.name = name
         self.pid = 0
+        self.mark = f"{os.getpid()}.{next(_numbers)}"
         self.ended: asyncio.Future[str] = loop.create_future()
         self._exited: asyncio.Future[int] = loop.create_future()
         self._lines, self._limit, self._received = Lines(limit), limit, received
@@ -111,7 +114,8 @@ class Child:
         program = platforms.resolve(server.command, env["PATH"], server.cwd)
         child = cls(server.name, limit, received)
         try:
-            child._process = await platforms.spawn(child, [program, *server.args], env, server.cwd)
+            marked = {**env, platforms.MARK: child.mark}
+            child._process = await platforms.spawn(child, [program, *server.args], marked, server.cwd)
         except (OSError, ValueError) as error:
             raise ServerError(f"cannot start {program}: {_why(error)}") from None
         child.pid = child._process.pid
@@ -160,7 +164,7 @@ class Child:
 
     async def stop(self) -> None:
         """Ends the child and everything it started."""
-        tree = platforms.Tree(self.pid)
+        tree = platforms.Tree(self.pid, self.mark)
         tree.look()
         assert self._process is not None
         self._process.stdin.close()
