@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.children import ROOT, TROUBLE
-from tests.agent.command import with_agent
 from tests.agent.messages_api import MessagesAPI
-from voice_bridge import cli
 
 LONGEST_TEST = 120
 
@@ -42,7 +40,6 @@ def private_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("VOICE_BRIDGE_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(cli, "COMMANDS", with_agent(cli.COMMANDS))
 
 
 @pytest.fixture

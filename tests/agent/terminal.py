@@ -40,7 +40,7 @@ class Terminal:
         # A prompt of prompt_toolkit asks where the cursor is, and this terminal does not answer.
         environment = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **self._environment}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.agent.command", *self._arguments],
+            [sys.executable, "-m", "voice_bridge", *self._arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -21,7 +21,7 @@ from tests.agent.children import ROOT
 from tests.agent.messages_api import MessagesAPI, Reply, calls, error, numbers, results, text
 from voice_bridge import cli
 
-COMMAND = [sys.executable, "-m", "tests.agent.command"]
+COMMAND = [sys.executable, "-m", "voice_bridge"]
 
 
 @dataclass
