@@ -192,6 +192,15 @@ async def test_answers_under_another_servers_ids_reach_nobody(tmp_path: Path) ->
         assert said(await client.call("echo", {"text": "mine"}, timeout=5)) == "mine"
 
 
+async def test_unwanted_answers_do_not_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "voice_bridge")
+    async with running(tmp_path, {"s": child("unasked")}) as (_, client):
+        for _ in range(40):
+            await client.call("t", {}, timeout=5)
+    dropped = [line for line in caplog.messages if "nobody waits for" in line]
+    assert 3 <= len(dropped) <= 60
+
+
 async def test_junk_is_logged_under_the_servers_name_and_not_without_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -280,7 +280,7 @@ class Router:
         id_ = minted(message.id)
         item = self.ledger.get(id_)
         if id_ is None or not isinstance(item, Call | Own) or item.server != server.key:
-            LOG.info("%s: dropped an answer that nobody waits for", server.name)
+            _log_limited(server, "dropped an answer that nobody waits for", now)
             return []
         self.ledger.close(id_)
         result = None if message.result is UNSET else message.result
@@ -399,11 +399,16 @@ def _refused(client: Client, code: int, text: str, now: float) -> list[Send]:
 
 
 def _log_noise(server: Server, data: bytes, now: float) -> None:
-    """Logs what a server wrote to stdout that is no message; floods are counted, not shown."""
-    if not data.strip():
-        return
+    """Logs what a server wrote to stdout that is no message."""
+    text = data[:2000].decode("utf-8", "replace").strip()
+    if text:
+        _log_limited(server, f"not a message: {text}", now)
+
+
+def _log_limited(server: Server, text: str, now: float) -> None:
+    """Logs a line about a server; floods are counted, not shown."""
     admitted, held = server.log_quota.admit(now)
     if held:
         LOG.info("%s: (%d more lines)", server.name, held)
     if admitted:
-        LOG.info("%s: not a message: %s", server.name, data[:2000].decode("utf-8", "replace").strip())
+        LOG.info("%s: %s", server.name, text)
