@@ -105,7 +105,7 @@ class Stage:
 
     def _reply(self, key: str, asked: Json) -> bytes | None:
         offer, method = self.offers[key], asked.get("method")
-        if "id" not in asked:
+        if "id" not in asked or method is None:
             return None
         id_ = int(asked["id"])
         if method == "initialize" and offer["modern"]:
