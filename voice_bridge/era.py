@@ -29,6 +29,9 @@ _OUR_ENVELOPE: Final = {
     _PREFIX + "clientInfo": Raw(jsonrpc.dump(INFO)),
     _PREFIX + "clientCapabilities": Raw(b"{}"),
 }
+LOG_LEVEL_KEY: Final = _PREFIX + "logLevel"
+_LOG_LEVEL_MEMBER = jsonrpc.dump(LOG_LEVEL_KEY)
+_ENVELOPE_KEYS = {*_OUR_ENVELOPE, LOG_LEVEL_KEY}
 _SERVER_INFO_META = b'"_meta":' + jsonrpc.dump({_PREFIX + "serverInfo": INFO})
 COMPLETE: Final = b'"resultType":"complete"'
 _UNCACHED: Final = b'"ttlMs":0,"cacheScope":"private"'
@@ -51,10 +54,27 @@ def enveloped(params: bytes | Raw) -> bytes:
     return jsonrpc.dump(members)
 
 
+def unenveloped(params: bytes | Raw) -> bytes:
+    """The params of a newer client's request, fit for a server with a handshake: such servers refuse the envelope."""
+    members = jsonrpc.members(params)
+    meta = {key: raw for key, raw in jsonrpc.members(members.pop("_meta", b"")).items() if key not in _ENVELOPE_KEYS}
+    if meta:
+        members["_meta"] = Raw(jsonrpc.dump(meta))
+    return jsonrpc.dump(members)
+
+
+def log_level(params: bytes | Raw) -> str | None:
+    """The level from which on a request of the new era wants to hear log messages (SEP-2577)."""
+    if _LOG_LEVEL_MEMBER not in bytes(params):
+        return None
+    level = jsonrpc.load(jsonrpc.members(jsonrpc.members(params).get("_meta", b"")).get(LOG_LEVEL_KEY, b"null"))
+    return level if isinstance(level, str) else None
+
+
 def completed(result: bytes | Raw, method: str) -> bytes:
     """The result of an older server, fit for a client of the new era; the server's own bytes stay as they are."""
     raw = bytes(result).lstrip()
-    if not raw.startswith(b"{") or b'"resultType"' in raw[:200]:
+    if not raw.startswith(b"{") or (b'"resultType"' in raw and "resultType" in jsonrpc.members(raw)):
         return raw
     extra = COMPLETE + (b"," + _UNCACHED if method == "resources/read" else b"")
     rest = raw[1:].lstrip()

@@ -230,6 +230,8 @@ class Router:
             params = era.with_token(params, b"%d" % own_id)
         if server.modern and not client.modern:
             params = era.enveloped(params or jsonrpc.EMPTY)
+        elif client.modern and not server.modern:
+            params = era.unenveloped(params or jsonrpc.EMPTY)
         return [Send(server.key, jsonrpc.request(own_id, method, jsonrpc.one_line(bytes(params))))]
 
     def cancel(self, id_: int, call: Call, reason: str) -> list[Send]:
