@@ -46,10 +46,12 @@ def version_of(params: bytes | Raw) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def enveloped(params: bytes | Raw) -> bytes:
+def enveloped(params: bytes | Raw, log_level: str | None = None) -> bytes:
     """The params of an older client's request, fit for a server of the new era."""
     members = jsonrpc.members(params)
     meta = {**jsonrpc.members(members.get("_meta", b"")), **_OUR_ENVELOPE}
+    if log_level is not None:
+        meta[LOG_LEVEL_KEY] = Raw(jsonrpc.dump(log_level))
     members["_meta"] = Raw(jsonrpc.dump(meta))
     return jsonrpc.dump(members)
 

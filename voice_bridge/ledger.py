@@ -21,7 +21,9 @@ _QUOTED = re.compile(rb'"([1-9][0-9]{0,18})(?:\.0+)?"')
 class Call:
     """A client's request that a server owes an answer to."""
 
-    __slots__ = ("client", "deadline", "hard_deadline", "id", "method", "server", "timeout", "token", "tool")
+    __slots__ = (
+        "client", "deadline", "hard_deadline", "id", "log_level", "method", "server", "timeout", "token", "tool",
+    )  # fmt: skip
 
     def __init__(
         self, client: Client, id_: bytes, server: str, method: str, tool: str, now: float, timeout: float,
@@ -29,6 +31,7 @@ class Call:
     ) -> None:  # fmt: skip
         self.client, self.id, self.server, self.method, self.tool = client, id_, server, method, tool
         self.timeout, self.token = timeout, token
+        self.log_level: str | None = None
         self.deadline = now + timeout
         self.hard_deadline = now + timeout * PROGRESS_EXTENDS_UP_TO
 

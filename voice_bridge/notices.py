@@ -129,11 +129,22 @@ def _logged(router: Router, server: Server, params: Params) -> list[Send]:
     level = jsonrpc.load(jsonrpc.members(params).get("level", _NO_ID))
     rank = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
     message = jsonrpc.notification("notifications/message", params)
+    clients = list(router.viewers(server))
+    asked = _asked_for_logs(router, server, rank) if any(client.modern for client in clients) else set()
     return [
         Send(client.key, message)
-        for client in router.viewers(server)
-        if client.initialized and not client.modern and rank >= client.log_level
+        for client in clients
+        if (client.key in asked if client.modern else client.initialized and rank >= client.log_level)
     ]
+
+
+def _asked_for_logs(router: Router, server: Server, rank: int) -> set[str]:
+    """The clients of the new era that want to hear a message of that level: it is asked for call by call (SEP-2577)."""
+    return {
+        call.client.key
+        for _, call in router.ledger.of_server(server.key)
+        if isinstance(call, Call) and call.log_level in LOG_LEVELS and rank >= LOG_LEVELS.index(call.log_level)
+    }
 
 
 def _ask_withdrawn(router: Router, server: Server, params: Params) -> list[Send]:

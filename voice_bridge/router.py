@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw
 from voice_bridge import era, jsonrpc, methods, notices, shaping, subscriptions
 from voice_bridge.catalog import Catalog, Offer, merge
 from voice_bridge.config import ToolRules
-from voice_bridge.downstream import Client, Send, View
+from voice_bridge.downstream import LOG_LEVELS, Client, Send, View
 from voice_bridge.ledger import Asked, Call, Held, Ledger, Own, Timed, minted
 from voice_bridge.log import LOG
 from voice_bridge.upstream import Ask, Server, error_text
@@ -225,11 +225,15 @@ class Router:
         limits = [limit for limit in (client.view.call_timeout, server.call_timeout) if limit is not None]
         timeout = min(limits, default=DEFAULT_CALL_TIMEOUT)
         own_id = self.ledger.mint()
-        self.ledger.open(own_id, Call(client, id_, server.key, method, tool, now, timeout, token))
+        call = Call(client, id_, server.key, method, tool, now, timeout, token)
+        if client.modern:
+            call.log_level = era.log_level(params)
+        self.ledger.open(own_id, call)
         if token is not None:
             params = era.with_token(params, b"%d" % own_id)
         if server.modern and not client.modern:
-            params = era.enveloped(params or jsonrpc.EMPTY)
+            level = LOG_LEVELS[client.log_level] if "logging" in server.capabilities else None
+            params = era.enveloped(params or jsonrpc.EMPTY, level)
         elif client.modern and not server.modern:
             params = era.unenveloped(params or jsonrpc.EMPTY)
         return [Send(server.key, jsonrpc.request(own_id, method, jsonrpc.one_line(bytes(params))))]

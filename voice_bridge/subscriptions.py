@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from voice_bridge import era, jsonrpc
 from voice_bridge.downstream import LOG_LEVELS, Client, Listen, Send
+from voice_bridge.ledger import Own
 from voice_bridge.upstream import Server
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def add_subscriber(router: Router, server: Server, uri: str, key: str) -> list[S
     if not first or server.state != "ready":
         return []
     if server.modern:
-        return router.ask(server, "subscriptions/listen", server.listen_params())
+        return _listen_anew(router, server)
     return router.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}))
 
 
@@ -45,9 +46,26 @@ def drop_subscriber(router: Router, server: Server, uri: str, key: str) -> list[
     if subscribers:
         return []
     del server.subscribers[uri]
-    if server.state != "ready" or server.modern:
+    if server.state != "ready":
         return []
+    if server.modern:
+        return _listen_anew(router, server)
     return router.ask(server, "resources/unsubscribe", jsonrpc.dump({"uri": uri}))
+
+
+def _listen_anew(router: Router, server: Server) -> list[Send]:
+    """One subscription carries all wishes; the one before it ends when the new one is on its way (SEP-2575)."""
+    earlier = [
+        id_
+        for id_, item in router.ledger.of_server(server.key)
+        if isinstance(item, Own) and item.ask.method == "subscriptions/listen"
+    ]
+    sends = router.ask(server, "subscriptions/listen", server.listen_params())
+    for id_ in earlier:
+        router.ledger.close(id_)
+        ended = jsonrpc.notification("notifications/cancelled", jsonrpc.dump({"requestId": id_}))
+        sends.append(Send(server.key, ended))
+    return sends
 
 
 def resource_updated(router: Router, server: Server, params: bytes | Raw) -> list[Send]:
@@ -80,7 +98,7 @@ def ask_level(router: Router, server: Server) -> list[Send]:
 def restore(router: Router, server: Server) -> list[Send]:
     """What a server that has just become ready must be told of its clients' wishes."""
     if server.modern:
-        return router.ask(server, "subscriptions/listen", server.listen_params())
+        return _listen_anew(router, server)
     sends = [
         send
         for uri in server.subscribers
