@@ -15,15 +15,17 @@ from tests.support import CHILDREN, ROOT, Bridge, child, write_settings
 from voice_bridge.cli import COMMANDS
 from voice_bridge.simulator import VoiceCloud
 
-ENVIRON = {name: value for name, value in os.environ.items() if name not in ("MCP_ENDPOINT", "MCP_CONFIG")}
+def environ() -> dict[str, str]:
+    """The tests' environment without what chooses settings and endpoint."""
+    return {name: value for name, value in os.environ.items() if name not in ("MCP_ENDPOINT", "MCP_CONFIG")}
 
 
-def voice_bridge(*words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+def voice_bridge(*words: str, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
     """A command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "voice_bridge", *words],
         cwd=cwd or ROOT,
-        env={**ENVIRON, "PYTHONPATH": str(ROOT), **environ},
+        env={**environ(), "PYTHONPATH": str(ROOT), **extra},
         capture_output=True,
         text=True,
         timeout=60,
@@ -44,7 +46,7 @@ class TestRun:
         "command", [[sys.executable, "bridge_connector.py"], [sys.executable, "-m", "voice_bridge", "run"]]
     )
     def test_without_an_endpoint_it_says_what_to_set(self, command: list[str]) -> None:
-        ended = subprocess.run(command, cwd=ROOT, env=ENVIRON, capture_output=True, text=True, timeout=30)
+        ended = subprocess.run(command, cwd=ROOT, env=environ(), capture_output=True, text=True, timeout=30)
         assert ended.returncode == 2
         last = ended.stderr.strip().splitlines()[-1]
         assert last.startswith("voice-bridge: no endpoint: set MCP_ENDPOINT to the wss:// address")

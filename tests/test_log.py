@@ -124,10 +124,10 @@ def test_text_of_any_language_stays_readable(written: io.StringIO) -> None:
     assert "clock: 查询天气 🎉 désolé" in written.getvalue()
 
 
-def test_details_are_shown_only_when_asked_for(written: io.StringIO) -> None:
-    LOG.debug("hidden")
-    configure(written, verbose=True)
-    LOG.debug("shown")
+def test_a_quiet_log_keeps_to_errors(written: io.StringIO) -> None:
+    configure(written, quiet=True)
+    LOG.warning("hidden")
+    LOG.error("shown")
     assert "hidden" not in written.getvalue()
     assert "shown" in written.getvalue()
 

@@ -7,7 +7,9 @@
     │   └── ConfigError         the settings file is wrong: file, line and column where known
     ├── ServerError             an MCP server could not be started, or ended
     ├── EndpointError           the cloud's endpoint could not be reached, or refused us
-    └── CallError               a tool call that the router or a server answered with a JSON-RPC error
+    ├── CallError               a tool call that the router or a server answered with a JSON-RPC error
+    ├── ModelError              the agent's model did not answer (voice_bridge.agent.errors; TooLong, Refused below it)
+    └── StoreError              the agent's conversations could not be kept (voice_bridge.agent.errors)
 
 No message of these errors contains a token, a key or a header's value.
 """

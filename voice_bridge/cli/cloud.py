@@ -17,6 +17,7 @@ import typer
 
 from voice_bridge.errors import UsageError
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
+from voice_bridge.simulator.console import Assistant as Answerer
 from voice_bridge.simulator.console import Console
 from voice_bridge.simulator.kinds import KINDS
 from voice_bridge.simulator.terminal import Screen, lines
@@ -36,6 +37,9 @@ def cloud(
     kind: Annotated[KindName, typer.Option(help="The official cloud, or the relay people host.")] = KindName.OFFICIAL,
     token: Annotated[str | None, typer.Option(help="Turn away bridges with any other token.")] = None,
     frames: Annotated[bool, typer.Option("--frames", help="Show each frame that goes over the wire.")] = False,
+    assistant: Annotated[
+        bool, typer.Option("--assistant", help="Answer typed sentences with a model that uses the bridge's tools.")
+    ] = False,
 ) -> None:
     """Play the voice cloud on this machine: any bridge can dial it, and you call its tools.
 
@@ -44,14 +48,15 @@ def cloud(
     """
     if token == "":
         raise UsageError("--token is empty: give it a word, or leave it out to let any bridge in")
-    raise typer.Exit(run_until_stopped(_serve(port, kind, token, frames)))
+    raise typer.Exit(run_until_stopped(_serve(port, kind, token, frames, assistant)))
 
 
-async def _serve(port: int, kind: KindName, token: str | None, frames: bool) -> int:
+async def _serve(port: int, kind: KindName, token: str | None, frames: bool, assistant: bool) -> int:
     interactive = sys.stdin.isatty()
     screen = Screen(sys.stdout, prompting=interactive and sys.stdout.isatty())
-    console = Console(screen, interactive=interactive, frames=frames)
     async with contextlib.AsyncExitStack() as stack:
+        answer = await _model(stack, screen) if assistant else None
+        console = Console(screen, interactive=interactive, frames=frames, assistant=answer)
         here = VoiceCloud(KINDS[kind], port=port, token=token, keep=_KEEP, on_event=console.show)
         try:
             await stack.enter_async_context(here)
@@ -59,8 +64,19 @@ async def _serve(port: int, kind: KindName, token: str | None, frames: bool) -> 
             raise UsageError(_no_port(port, error)) from None
         screen.say(f"The local voice cloud ({kind}) listens on {HOST}:{here.port}. Start a bridge in another terminal:")
         screen.say(f"\n  {start_line(here.url)}\n")
-        screen.say("Waiting for a bridge. Type help for the commands.")
+        speak = "Type a sentence, as if to the device, or help" if assistant else "Type help"
+        screen.say(f"Waiting for a bridge. {speak} for the commands.")
         return 0 if await console.run(here, lines(sys.stdin)) or interactive else 1
+
+
+async def _model(stack: contextlib.AsyncExitStack, screen: Screen) -> Answerer:
+    """The assistant, closed with the stack. Raises UsageError when no model is set up."""
+    from voice_bridge.cli.assistant import Assistant  # only who asks for it pays for the SDK
+    from voice_bridge.config.loader import environment
+
+    made = Assistant(screen.say, environ=environment())
+    stack.push_async_callback(made.close)
+    return made.answer
 
 
 def start_line(url: str) -> str:

@@ -77,6 +77,12 @@ def needs_bridge(line: str) -> bool:
     return line.split(maxsplit=1)[0] not in ("frames", "help", "?", "quit", "exit")
 
 
+def is_command(line: str, tools: Sequence[Tool]) -> bool:
+    """True when the line begins with a command or a tool's name, rather than being a sentence."""
+    word = line.split(maxsplit=1)[0]
+    return word in (*WORDS, "?", "exit") or any(word in (tool.name, tool.spoken) for tool in tools)
+
+
 def parse(line: str, tools: Sequence[Tool]) -> Command:
     """The command a line stands for. Raises CommandError; the line must not be blank."""
     word, _, rest = line.strip().partition(" ")

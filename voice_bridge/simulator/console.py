@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from voice_bridge.simulator.cloud import VoiceCloud
 from voice_bridge.simulator.commands import (
@@ -17,6 +17,7 @@ from voice_bridge.simulator.commands import (
     ListTools,
     Quit,
     ShowFrames,
+    is_command,
     needs_bridge,
     parse,
 )
@@ -26,18 +27,31 @@ from voice_bridge.simulator.session import Session
 from voice_bridge.simulator.terminal import Screen
 from voice_bridge.simulator.wording import count, describe, describe_frame, describe_reply, describe_tools
 
+Assistant = Callable[[Session, str], Awaitable[str]]
+
 
 class Console:
     """Shows a cloud's events and obeys typed commands.
+
+    `assistant` answers what is no command: a sentence, as spoken to a device.
 
     `interactive`: somebody sits at a terminal, so a slow call does not hold up the next command, and without a
     bridge there is an answer at once. Otherwise commands run one after the other and wait for a bridge, `patience`
     seconds at most and only until that was once in vain. `show` is made to be a cloud's `on_event`.
     """
 
-    def __init__(self, screen: Screen, *, interactive: bool, frames: bool = False, patience: float = 60) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        interactive: bool,
+        frames: bool = False,
+        patience: float = 60,
+        assistant: Assistant | None = None,
+    ) -> None:
         self.narrating = True
         self._screen = screen
+        self._assistant = assistant
         self._interactive = interactive
         self._frames = frames
         self._patience = 0 if interactive else patience
@@ -77,8 +91,11 @@ class Console:
     async def _obey(self, cloud: VoiceCloud, line: str) -> None:
         try:
             session = await self._bridge(cloud) if needs_bridge(line) else None
-            command = parse(line, session.tools if session else ())
-            self._screen.say(await self._do(command, session))
+            tools = session.tools if session else ()
+            if self._assistant is not None and session is not None and not is_command(line, tools):
+                self._screen.say(await self._assistant(session, line.strip()))
+            else:
+                self._screen.say(await self._do(parse(line, tools), session))
         except (CommandError, SessionError) as error:
             self._all_went_well = False
             self._screen.say(str(error))
