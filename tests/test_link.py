@@ -9,12 +9,16 @@ import asyncio
 import datetime
 import ipaddress
 import itertools
+import os
 import re
 import signal
+import socket
 import ssl
+import subprocess
+import sys
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +29,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support import TOKEN, Bridge, Cable, Json, child, eventually, listening, write_settings
+from tests.support import ROOT, TOKEN, Bridge, Cable, Json, child, eventually, listening, write_settings
 from voice_bridge.simulator import OFFICIAL, RELAY, Kind, Session, VoiceCloud
 from voice_bridge.simulator.events import Event, Opened
 
@@ -46,6 +50,25 @@ async def usable(cloud: VoiceCloud, timeout: float = 15) -> Session:
     await session.ready(timeout)
     assert (await session.call("echo", {"text": "hi"}, timeout=5)).text == "hi"
     return session
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """The log of a bridge that runs beside the tests of this module: a server that starts for ever, a silent cloud."""
+    folder = tmp_path_factory.mktemp("patient")
+    with socket.create_server(("127.0.0.1", 0)) as deaf, open(folder / "log", "wb") as log:
+        endpoints: dict[str, Json] = {
+            "mute": {"url": f"ws://127.0.0.1:{deaf.getsockname()[1]}/mcp/?token={TOKEN}", "servers": ["quick"]}
+        }
+        servers = {"quick": child(), "slow": child("slow=300")}
+        settings = write_settings(folder, servers, endpoints, dialAfter=0.1)
+        bridge = subprocess.Popen(
+            [sys.executable, "bridge_connector.py"],
+            cwd=ROOT, env={**os.environ, "MCP_CONFIG": str(settings)}, stderr=log,
+        )  # fmt: skip
+        yield (folder / "log").read_text
+        bridge.terminate()
+        bridge.wait(15)
 
 
 # ---- the outcome table
@@ -85,10 +108,6 @@ AFTER_HANDSHAKE: dict[str, tuple[int, str]] = {
 }
 
 
-async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-
-
 async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     return
 
@@ -111,7 +130,6 @@ async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 RAW: dict[str, tuple[Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], str]] = {
-    "says-nothing": (say_nothing, "not connected: the cloud did not answer in time; next try in"),
     "hangs-up": (hang_up, "not connected: what answers there does not speak WebSocket; next try in"),
     "talks-ssh": (talk_ssh, "not connected: what answers there does not speak WebSocket; next try in"),
     "shows-a-page": (show_a_page, r"not connected: the cloud refused the connection \(HTTP 200\); next try in"),
@@ -150,9 +168,8 @@ async def test_every_end_of_a_connection_has_one_line_with_code_reason_lifetime_
             endpoints[name] = {"url": f"ws://127.0.0.1:{port}/mcp/?token={TOKEN}"}
         async with listening(hang_up) as port:
             endpoints["refuses"] = {"url": f"ws://127.0.0.1:{port}/mcp/?token={TOKEN}"}
-        servers = {"s": child(), "slow": child("slow=16", tools={"include": []})}
         settings = write_settings(
-            tmp_path, servers, endpoints, minBackoff=5, maxBackoff=600, stableAfter=30, dialAfter=0.5
+            tmp_path, {"s": child()}, endpoints, minBackoff=5, maxBackoff=600, stableAfter=30, dialAfter=0.5
         )
         bridge = await stack.enter_async_context(Bridge(settings))
         for name in AFTER_HANDSHAKE:
@@ -167,7 +184,6 @@ async def test_every_end_of_a_connection_has_one_line_with_code_reason_lifetime_
             assert all("next try in" in line for line in lines), lines  # one line for each end, and nothing else
         for name in ("http-401", "http-403", "http-404", "early-1008", "bad-token", "redirects"):
             assert sum(line.startswith(f"{name}: ") for line in ends) == 1
-        assert bridge.matching("^slow: still starting after 15 s")
 
 
 # ---- how often it dials
@@ -535,3 +551,16 @@ async def test_certificates_are_checked_and_a_private_authority_can_be_trusted(t
         }.items():
             await bridge.says(f"^{name}: not connected: {words}.*; next try in")
         assert bridge.matching("^private: connected")
+
+
+# ---- what takes long
+
+
+async def test_a_silent_cloud_and_a_slow_server_are_waited_for_with_a_word_about_it(patient: Callable[[], str]) -> None:
+    """At the end of this module, so that most of the waiting has been done beside the other tests."""
+    for line in (
+        r" mute: not connected: the cloud did not answer in time; next try in \d",
+        " slow: still starting after 15 s",
+    ):
+        await eventually(lambda line=line: re.search(line, patient()), 40)  # type: ignore[misc]
+    assert TOKEN not in patient()

@@ -45,7 +45,7 @@ async def test_a_server_that_dies_at_start_is_tried_ever_more_slowly_then_given_
     announced = delays(caplog.messages)
     assert len(announced) == QUICK_DEATHS_UNTIL_FAILED + 1
     for seconds, nominal in zip(announced, [0.1, 0.2, 0.4, 0.8, 1.6], strict=False):
-        assert nominal * 0.75 <= seconds <= nominal * 1.25 + 0.05
+        assert nominal * 0.8 - 0.05 <= seconds <= nominal * 1.2 + 0.05  # the log rounds to tenths
     assert announced[-1] == 5
     last = [line for line in caplog.messages if "giving up" in line and "gave up for now" in line]
     assert last == [f"s: {status.reason}; gave up for now, next try in 5.0 s"]
@@ -76,7 +76,7 @@ async def test_a_missing_command_is_one_line_with_path_and_remedy(
 
 
 async def test_not_ready_within_start_timeout_is_an_end_and_a_new_start(tmp_path: Path) -> None:
-    async with Hub(load(tmp_path, {"s": child("slow=30", startTimeout=0.4)})) as hub:
+    async with Hub(load(tmp_path, {"s": python("import sys; sys.stdin.read()", startTimeout=0.4)})) as hub:
         assert await hub.settled(5)
         status = hub.statuses()[0]
         assert status.reason == "was not ready within 0.4 s (startTimeout)"
@@ -94,7 +94,7 @@ async def test_a_death_after_a_stable_life_is_followed_by_a_quick_restart_again_
 ) -> None:
     async with running(tmp_path, {"s": child()}, minBackoff=0.1, maxBackoff=60, stableAfter=0.3) as (hub, client):
         status = hub.statuses()[0]
-        for number in range(QUICK_DEATHS_UNTIL_FAILED + 2):
+        for number in range(QUICK_DEATHS_UNTIL_FAILED + 1):
             await asyncio.wait([asyncio.ensure_future(client.call("sleep", {"s": 0.35}))], timeout=5)
             psutil.Process(status.pid).kill()
             await eventually(lambda: status.restarts == number + 1 and status.state is State.READY, 5)  # noqa: B023

@@ -87,16 +87,19 @@ class Tree:
         import psutil
 
         self._gone = psutil.Error
-        below: set[psutil.Process] = set()
-        with contextlib.suppress(psutil.Error):
-            below.update(psutil.Process(self._pid).children(recursive=True))
-        for process in psutil.Process().children(recursive=True) if self._mark else ():
-            with contextlib.suppress(psutil.Error, OSError):
-                if process not in below and process.environ().get(MARK) == self._mark:
-                    below.add(process)
+        members: set[psutil.Process] = set()
+        with contextlib.suppress(psutil.Error, OSError):
+            members.update(psutil.Process(self._pid).children(recursive=True))
+        with contextlib.suppress(psutil.Error, OSError):
+            members.update(process for process in psutil.Process().children(recursive=True) if self._marks(process))
         self._strays = [
-            process for process in below if process.pid != self._pid and not _in_group(process.pid, self._pid)
+            process for process in members if process.pid != self._pid and not _in_group(process.pid, self._pid)
         ]
+
+    def _marks(self, process: psutil.Process) -> bool:
+        with contextlib.suppress(self._gone, OSError):
+            return bool(self._mark) and process.environ().get(MARK) == self._mark
+        return False
 
     def terminate(self) -> None:
         """Asks all of it to end."""
