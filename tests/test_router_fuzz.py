@@ -82,7 +82,7 @@ def still_fine(stage: Stage, owed: int) -> None:
 
 
 @given(st.lists(anything, min_size=1, max_size=8), st.sampled_from(["fuzzed", "modern"]))
-@settings(max_examples=250)
+@settings(max_examples=150)
 @example([frame("resources/unsubscribe", 1, {"uri": []})], "fuzzed")
 @example([frame("subscriptions/listen", 1, {"notifications": {"resourceSubscriptions": ["memo://1", {}]}})], "fuzzed")
 @example([b'{"id":"\\ud83d","method":"tools/call","params":{"name":"t"}}'], "fuzzed")
@@ -95,7 +95,7 @@ def test_any_frames_of_a_client(frames: list[bytes], who: str) -> None:
 
 
 @given(st.lists(anything, min_size=1, max_size=8), st.sampled_from(["s", "new"]))
-@settings(max_examples=250)
+@settings(max_examples=150)
 @example([frame("notifications/resources/updated", params={"uri": {}})], "s")
 @example([frame("notifications/message", params={"level": []})], "s")
 @example([b'{"jsonrpc":"2.0","id":1e999999,"result":{}}'], "s")
