@@ -106,7 +106,8 @@ class Gate:
             return
         if self._modern and scope["method"] == "POST":
             first = await receive()
-            asked = json.loads(first["body"]) if not first.get("more_body") else {}
+            body = first.get("body", b"")
+            asked = json.loads(body) if body and not first.get("more_body") else {}
             if asked.get("method") == "initialize":
                 error = {"code": -32022, "message": "initialize is not spoken here"}
                 await _answer(send, 400, {"jsonrpc": "2.0", "id": asked["id"], "error": error})

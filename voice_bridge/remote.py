@@ -5,7 +5,7 @@ so that the supervisor opens a new one and initializes it again, when the server
 lost, the credentials are refused (401) or the server no longer knows the session (404, MCP 2025-06-18
 basic/transports; 400 where the body speaks of the session). Any other error status answers only its own request.
 
-Importing this costs most of a second and 30 MB: the supervisor does so when the first remote server is started.
+Importing this costs most of a second and 27 MiB: the supervisor does so when the first remote server is started.
 """
 
 from __future__ import annotations
