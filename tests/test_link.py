@@ -362,6 +362,23 @@ async def test_a_frame_that_is_too_large_for_the_cloud_is_named_with_its_size_an
             assert len(bridge.matching("code 1009")) == 1
 
 
+async def test_a_frame_over_our_own_limit_ends_the_connection_with_one_line_that_names_the_setting(
+    tmp_path: Path,
+) -> None:
+    async with cloud_of() as cloud:
+        settings = write_settings(tmp_path, {"s": child()}, {"home": endpoint(cloud)}, maxMessageBytes=100_000)
+        async with Bridge(settings) as bridge:
+            session = await usable(cloud)
+            await session.send('{"jsonrpc":"2.0","id":9,"method":"ping","params":{"x":"' + "x" * 200_000 + '"}}')
+            assert (await session.wait_closed())[0] == 1009
+            await usable(cloud)
+            line = (
+                r"^home: disconnected with code 1009 after .*: the cloud sent a message over the limit \(bridge.maxMess"
+            )
+            assert len(bridge.matching(line)) == 1
+            assert len(cloud.attempts) == 2
+
+
 # ---- the relay
 
 

@@ -84,6 +84,10 @@ async def test_a_literal_address_and_a_name_are_reached_and_a_closed_port_is_not
         for host in ("127.0.0.1", "localhost"):
             with await reach(host, port) as connection:
                 assert connection.getpeername()[1] == port
+    if socket.has_ipv6:
+        async with listening(hang_up, host="::1") as port:
+            with await reach("::1", port) as connection:
+                assert connection.family is socket.AF_INET6
     with pytest.raises(ConnectionRefusedError):
         await reach("127.0.0.1", port)
     with pytest.raises(socket.gaierror):

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast
-from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.proxy import get_proxy
@@ -222,8 +221,8 @@ async def _way_to(endpoint: EndpointSettings) -> dict[str, Any]:
         except OSError as error:
             why = error.strerror if not isinstance(error, ssl.SSLError) else "it holds no certificate"
             raise UsageError(f"caFile {endpoint.ca_file} cannot be used: {why}") from None
-    if get_proxy(parse_uri(endpoint.url)) is None:
-        parts = urlsplit(endpoint.url)
+    uri = parse_uri(endpoint.url)
+    if get_proxy(uri) is None:
         async with asyncio.timeout(OPEN_TIMEOUT):
-            options["sock"] = await reach(parts.hostname or "", parts.port or (443 if parts.scheme == "wss" else 80))
+            options["sock"] = await reach(uri.host, uri.port)
     return options
