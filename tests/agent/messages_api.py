@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 
 Json = dict[str, Any]
 KEY = "sk-test-0123456789abcdef"
