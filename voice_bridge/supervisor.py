@@ -181,6 +181,8 @@ class Supervised:
         self.status.reason, self.status.pid = reason, None
         self._desk.exited(reason, gone=failed)
         again = "gave up for now, next try in" if failed else "restarting in"
+        if self.server.transport != "stdio":
+            again = "next try in"
         LOG.warning("%s: %s; %s %s", self.server.name, reason, again, duration(delay))
         self.settled.set()
 
