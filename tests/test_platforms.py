@@ -178,5 +178,15 @@ def test_twenty_children_need_no_threads_where_the_system_tells_of_their_end(
     assert codes == "{5} {b'hi\\n'}"
 
 
+def test_without_adoption_other_peoples_children_are_left_alone() -> None:
+    code = (
+        "import os, subprocess; from voice_bridge import platforms\n"
+        "child = subprocess.Popen(['sh', '-c', 'exit 4'])\n"
+        "os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)\n"
+        "platforms.reap_orphans(); print(child.wait())"
+    )
+    assert script(code) == "4"
+
+
 def test_adopted_orphans_are_reaped_and_our_own_children_are_not() -> None:
     assert script(ORPHANS) == "10 [] True -9 []"

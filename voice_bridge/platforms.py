@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MARK: Final = "VOICE_BRIDGE_SERVER"
 _PR_SET_CHILD_SUBREAPER: Final = 36  # <linux/prctl.h>
+_PR_GET_CHILD_SUBREAPER: Final = 37
 
 
 def resolve(command: str, path: str, cwd: Path) -> str:
@@ -230,9 +231,8 @@ else:
             _own.discard(process.pid)
             exited(code)
 
-        try:
-            fd = os.pidfd_open(process.pid)
-        except (AttributeError, OSError):  # not Linux, or one that is old or locked down
+        fd = _exit_descriptor(process.pid)
+        if fd is None:
             threading.Thread(target=_wait_in_thread, args=(process, loop, ended), daemon=True).start()
             return
 
@@ -243,6 +243,13 @@ else:
 
         loop.add_reader(fd, readable)
 
+    def _exit_descriptor(pid: int) -> int | None:
+        """Readable once the process has ended; None where the system is not Linux, or old, or locked down."""
+        if sys.platform == "linux":
+            with contextlib.suppress(AttributeError, OSError):
+                return os.pidfd_open(pid)
+        return None
+
     def _wait_in_thread(
         process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, ended: Callable[[], None]
     ) -> None:
@@ -251,7 +258,12 @@ else:
             loop.call_soon_threadsafe(ended)
 
     def reap_orphans() -> None:
-        """Waits for adopted orphans that have ended, so that none stays a zombie; never for a child of our own."""
+        """Waits for adopted orphans that have ended, so that none stays a zombie; never for a child of `spawn`.
+
+        Only after `adopt_orphans`, and then a program that other code of this process started counts as an orphan.
+        """
+        if sys.platform != "linux" or not _adopts_orphans():
+            return
         with contextlib.suppress(ChildProcessError):
             while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and dead.si_pid not in _own:
                 os.waitpid(dead.si_pid, os.WNOHANG)
@@ -266,6 +278,16 @@ else:
 
             with contextlib.suppress(OSError, AttributeError):
                 ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def _adopts_orphans() -> bool:
+        if sys.platform != "linux":
+            return False
+        import ctypes
+
+        answer = ctypes.c_int(0)
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+        return bool(answer.value)
 
     def allow_files(number: int) -> None:
         """Raises the limit of open files to this many, as far as the system lets us."""
