@@ -180,6 +180,7 @@ async def test_everything_a_server_offers_comes_through(kind: str, tmp_path: Pat
             assert set(tools) == TOOLS
             assert tools["add"]["annotations"]["readOnlyHint"] is True
             assert said(await client.call("echo", {"text": "读🎉 \u2028"})) == "读🎉 \u2028"
+            assert said(await client.call("echo", {"text": "x" * 2_000_000})) == "x" * 2_000_000
             added = await client.call("add", {"a": 2**53 + 1, "b": 2**70})
             assert added["structuredContent"] == {"total": 2**53 + 1 + 2**70, "exact": True}
             assert (await client.call("add", {"a": "x", "b": 1}))["isError"] is True
@@ -516,9 +517,32 @@ async def test_payloads_pass_byte_for_byte_both_ways(way: Callable[[Json, str], 
         (response(202), "server far: server answered a request with 202 Accepted"),
         (response(200, b"x" * 3000), "server far its answer is over the limit of 2,000 bytes"),
         (response(200, b": nothing\n\n", "text/event-stream"), "server far: SSE stream ended without a response"),
+        (response(200, b"not json"), "server far sent an answer that cannot be used: not JSON"),
+        (response(200, b'{"jsonrpc":"2.0","method":"x"}'), "server far sent something else than an answer"),
+        (response(200, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'), "what?"),
+        (response(200, b"data: {\n\n", "text/event-stream"), "server far sent an answer that cannot be used: not JSON"),
+        (
+            response(200, b'data: {"jsonrpc":"2.0","id":null,"error":{"message":"eh?"}}\n\n', "text/event-stream"),
+            "eh?",
+        ),
+        (response(200, b"no gzip", content_encoding="gzip"), "server far sent an answer that cannot be decompressed"),
         (response(302, location="http://127.0.0.1:1/x?key=abcdefgh"), "Redirect to http://127.0.0.1:1/x not followed"),
     ],
-    ids=["503", "403", "html", "202", "oversized", "empty stream", "redirect"],
+    ids=[
+        "503",
+        "403",
+        "html",
+        "202",
+        "oversized",
+        "empty stream",
+        "not JSON",
+        "no answer",
+        "no id",
+        "event not JSON",
+        "event without id",
+        "not gzip",
+        "redirect",
+    ],
 )
 async def test_an_odd_answer_fails_only_its_own_call(answer: bytes, said_to_client: str, tmp_path: Path) -> None:
     def odd_once(message: Json, _: bytes) -> bytes:

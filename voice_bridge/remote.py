@@ -85,18 +85,25 @@ class RemoteSession:
 
     # For the HTTP client
 
-    def delivered(self, data: bytes) -> bool:
+    def delivered(self, data: bytes, request: bytes = b"") -> bool:
         """Passes on one message as the server wrote it; whether it is an answer."""
         data = jsonrpc.one_line(data)
         try:
             message = jsonrpc.parse(data)
-        except jsonrpc.BadMessage:
-            self._pass_up(data)
-            return jsonrpc.salvage_id(data) is not None
+        except jsonrpc.BadMessage as bad:
+            nameless = jsonrpc.salvage_id(data) is None
+            if nameless and request:
+                self.refused(request, f"sent an answer that cannot be used: {bad}")
+            else:
+                self._pass_up(data)
+            return bool(request) or not nameless
         if message.method is not UNSET or not isinstance(message.id, Raw):
             self._pass_up(data)
             return False
         id_ = bytes(message.id)
+        if id_ == jsonrpc.NULL and request and isinstance(message.error, Raw):  # it could not even read the id
+            id_ = bytes(jsonrpc.parse(request).id or id_)
+            data = jsonrpc.error_raw(id_, message.error)
         subscription = self._subscriptions.get(id_)
         if subscription is not None and message.error is UNSET:
             self._subscribe_again(subscription)

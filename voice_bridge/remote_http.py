@@ -42,8 +42,8 @@ _LONGEST_ERROR = 65536
 class Listener(Protocol):
     """Who hears what the client learns."""
 
-    def delivered(self, data: bytes) -> bool:
-        """Takes one message of the server; whether it is an answer."""
+    def delivered(self, data: bytes, request: bytes = b"") -> bool:
+        """Takes one message of the server, sent in reply to `request` if given; whether that is answered by it."""
 
     def refused(self, request: bytes, text: str) -> None:
         """Takes the reason why a message of ours was not taken or got no answer."""
@@ -81,6 +81,9 @@ class Client(httpx2.AsyncClient):
                 raise
             self._listener.refused(message, f"sent no answer within {LONGEST_ANSWER:g} s")
             return _instead(request, _ANSWER)
+        except httpx2.DecodingError:
+            self._listener.refused(message, "sent an answer that cannot be decompressed")
+            return _instead(request, _ANSWER)
         except httpx2.TransportError as error:
             self._listener.lost(_why(request, error))
             raise
@@ -93,7 +96,7 @@ class Client(httpx2.AsyncClient):
             return response
         if kind == "text/event-stream":
             self._streaming = self._streaming or request.method == "GET"
-            return _rebuilt(response, stream=_Events(response, self._limit, self._listener))
+            return _rebuilt(response, stream=_Events(response, message, self._limit, self._listener))
         if kind == "application/json" and _wants_answer(message) and response.status_code != 202:
             return await self._whole(message, response)
         return response
@@ -104,7 +107,9 @@ class Client(httpx2.AsyncClient):
             text = f"its answer is over the limit of {self._limit:,} bytes (bridge.maxMessageBytes)"
             self._listener.refused(message, text)
             return _rebuilt(response, content=_ANSWER)
-        return _rebuilt(response, content=_ANSWER if self._listener.delivered(body) else _NOTICE)
+        if not self._listener.delivered(body, message):
+            self._listener.refused(message, "sent something else than an answer")
+        return _rebuilt(response, content=_ANSWER)
 
     async def _failed(self, request: httpx2.Request, message: bytes, response: httpx2.Response) -> httpx2.Response:
         """Decides what an error status means: the end of the session, one failed request, or nothing."""
@@ -143,14 +148,14 @@ class Client(httpx2.AsyncClient):
 class _Events(httpx2.AsyncByteStream):
     """An event stream whose messages are delivered on the way; events in their place keep ids and retry times."""
 
-    def __init__(self, response: httpx2.Response, limit: int, listener: Listener) -> None:
-        self._response, self._limit, self._listener = response, limit, listener
+    def __init__(self, response: httpx2.Response, request: bytes, limit: int, listener: Listener) -> None:
+        self._response, self._request, self._limit, self._listener = response, request, limit, listener
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for event in httpx2.EventSource(self._response, max_event_size=self._limit):
             data = event.data
             if event.event == "message" and data:
-                data = (_ANSWER if self._listener.delivered(data.encode()) else _NOTICE).decode()
+                data = (_ANSWER if self._listener.delivered(data.encode(), self._request) else _NOTICE).decode()
             fields = [("event", event.event), ("id", event.id)]
             if event.retry is not None:
                 fields.append(("retry", str(event.retry)))
