@@ -335,14 +335,17 @@ async def test_both_eras_are_served_side_by_side_on_one_hub() -> None:
 async def test_a_client_that_breaks_off_ends_its_subscriptions_and_calls_at_the_servers() -> None:
     async with House.of("new") as house:
         wire, router = house.wire(), house.hub.router
-        async with Client(wire, mode="auto") as client, anyio.create_task_group() as group:
-            async with client.listen(resource_subscriptions=["note://one"]):
-                assert router.servers["new"].subscribers.keys() == {"note://one"}
-                open_before = len(router.ledger.items())
-                group.start_soon(client.call_tool, "slow")
-                await until(lambda: len(router.ledger.items()) > open_before)
-                wire.breaks()
-                group.cancel_scope.cancel()
+        async with (
+            Client(wire, mode="auto") as client,
+            anyio.create_task_group() as group,
+            client.listen(resource_subscriptions=["note://one"]),
+        ):
+            assert router.servers["new"].subscribers.keys() == {"note://one"}
+            open_before = len(router.ledger.items())
+            group.start_soon(client.call_tool, "slow")
+            await until(lambda: len(router.ledger.items()) > open_before)
+            wire.breaks()
+            group.cancel_scope.cancel()
         assert router.servers["new"].subscribers == {}
         async with Client(house.wire(), mode="legacy") as other:
             assert text(await other.call_tool("listens")) == "1", "only the bridge's own subscription is left"
