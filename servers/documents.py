@@ -23,6 +23,7 @@ from mcp.types import ToolAnnotations
 
 from servers.docsearch.errors import DocumentsError, require_extra
 from servers.docsearch.process import SearchProcess
+from servers.serving import serve
 
 READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
@@ -43,7 +44,7 @@ def register(server: MCPServer, search: SearchProcess | None = None) -> None:
         except DocumentsError as error:
             raise ToolError(str(error)) from None
 
-    @server.tool(annotations=READ_ONLY)
+    @server.tool(title="Search documents", annotations=READ_ONLY)
     async def search_documents(
         query: str,
         ctx: Context,
@@ -60,7 +61,7 @@ def register(server: MCPServer, search: SearchProcess | None = None) -> None:
         answer: dict[str, Any] = await ask(ctx, "search", arguments)
         return answer
 
-    @server.tool(annotations=READ_ONLY)
+    @server.tool(title="List documents", annotations=READ_ONLY)
     async def list_documents(
         ctx: Context, collection: str | None = None, limit: int = 50, offset: int = 0
     ) -> dict[str, Any]:
@@ -80,12 +81,12 @@ def _progress(ctx: Context) -> Callable[[float], Awaitable[None]]:
 def main() -> None:
     """Serve on stdio, loading the model in the background."""
     process = SearchProcess()
-    server = MCPServer("documents")
+    server = MCPServer("documents", title="Documents", log_level="WARNING")
     register(server, process)
     with suppress(DocumentsError):  # the missing extra is told in each tool's result
         require_extra()
         process.start()
-    server.run()
+    serve(server)
 
 
 if __name__ == "__main__":

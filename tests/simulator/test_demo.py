@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 from tests.simulator.peers import CHILD, TINY_BRIDGE
 from tests.simulator.terminals import COMMAND, CTRL_C, CTRL_D, PATIENCE, ROOT, terminal
 from voice_bridge.cli import demo
+from voice_bridge.cli.questions import spoken
 from voice_bridge.config import shipped_settings
 from voice_bridge.simulator import process
 from voice_bridge.simulator.messages import Reply
@@ -24,11 +26,18 @@ from voice_bridge.simulator.process import BridgeEnded, BridgeProcess, ServerRea
 
 MATH = [*TINY_BRIDGE, sys.executable, str(ROOT / "servers" / "math_evaluator.py")]
 SETTINGS = Path("mcp_settings.json")
+HAS_DOCUMENTS = importlib.util.find_spec("chromadb") is not None
 
 
 async def play(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str]:
     status = await asyncio.wait_for(demo.play(command, SETTINGS, stay=False), PATIENCE)
     return status, capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def _own_documents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user with another store; only one test has the sample documents read, since that takes a model."""
+    monkeypatch.setenv("DOCMIND_CHROMA_PATH", str(tmp_path / "none"))
 
 
 @pytest.fixture
@@ -58,7 +67,7 @@ class TestOnce:
         status, out = await play(capsys, *TINY_BRIDGE, *CHILD, "tools=a")
         assert status == 1
         assert "no server offers calculate, which this needs" in out
-        assert "1 of 3 questions failed." in out
+        assert "1 of 5 questions failed." in out
         assert "The bridge's last words:\n  tools=a: ready in 0.01 s, 3 tools" in out
 
     async def test_a_wrong_answer_fails(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,10 +128,16 @@ class TestTheRealBridge:
             assert not [server for server in servers if server.is_running()]
             assert "Traceback" not in screen.seen
 
-    def test_once_ends_after_the_calls(self) -> None:
+    def test_once_ends_after_the_calls_of_all_that_is_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("DOCMIND_CHROMA_PATH")
         with terminal([*COMMAND, "demo", "--once"]) as screen:
+            shown = screen.wait_for("“What is corrective RAG?”")
+            assert "329312" in shown
+            assert re.search(r"  query_database\(sql=.*\)  →  5   ", shown)
+            answer = r"Corrective RAG" if HAS_DOCUMENTS else r"skipped: .* pip install "
+            screen.wait_for("That was the whole path")
+            assert re.search(answer, screen.seen)
             assert screen.end() == 0
-            assert "329312" in screen.seen
 
     def test_ctrl_c_in_the_middle_is_clean(self) -> None:
         with terminal([*COMMAND, "demo"]) as screen:
@@ -160,7 +175,7 @@ class TestTheRealBridge:
         (tmp_path / SETTINGS).write_text(json.dumps(settings))
         done = run_in(tmp_path)
         assert "→  329312" in done.stdout, done.stdout
-        assert "2 of 3 questions failed" in done.stdout  # the child's answers are none
+        assert "2 of 5 questions failed" in done.stdout  # the child's answers are none
 
     def test_a_broken_settings_file_is_told_in_the_bridges_words(self, tmp_path: Path) -> None:
         (tmp_path / SETTINGS).write_text('{"mcpServers": [')
@@ -249,4 +264,4 @@ class TestProcess:
     ],
 )
 def test_the_heart_of_an_answer(text: str, words: str) -> None:
-    assert demo.spoken(Reply(1, {}, None, text, 1.0, "")) == words
+    assert spoken(Reply(1, {}, None, text, 1.0, "")) == words

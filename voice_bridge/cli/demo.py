@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 import secrets
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from voice_bridge.cli.cloud import run_until_stopped
+from voice_bridge.cli.questions import DATA_VARIABLES, QUESTIONS, ask, find, prepare_documents
 from voice_bridge.errors import ConfigError
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
 from voice_bridge.simulator.console import Console
 from voice_bridge.simulator.kinds import OFFICIAL
-from voice_bridge.simulator.messages import Disconnected, NoAnswer, Reply, SessionError, Tool
+from voice_bridge.simulator.messages import Disconnected, NoAnswer, SessionError, Tool
 from voice_bridge.simulator.process import BridgeEnded, BridgeProcess
 from voice_bridge.simulator.session import Session
 from voice_bridge.simulator.terminal import Screen, lines
-from voice_bridge.simulator.wording import count, describe_reply, describe_server, milliseconds, shorten
+from voice_bridge.simulator.wording import count, describe_server
 
 DIAL_WITHIN = 30.0
 CALL_WITHIN = 15.0
@@ -34,24 +33,6 @@ LAST_LINES = 12
 # A server that is slow to start announces its tools late: so long a needed one is waited for, and any other.
 NEEDED_WITHIN, WANTED_WITHIN = 20.0, 5.0
 _STAND_IN = "ws://127.0.0.1:9/demo"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What somebody asks the device, the tool call it comes to, and what the answer must hold."""
-
-    words: str
-    tool: str
-    arguments: dict[str, str]
-    expected: str
-    needed: bool = False
-
-
-QUESTIONS = (
-    Question("What is 1004 times 328?", "calculate", {"expression": "1004 * 328"}, r"\b329312\b", needed=True),
-    Question("What time is it in Singapore?", "get_datetime", {"timezone": "Asia/Singapore"}, r"\d"),
-    Question("Give me a fresh identifier.", "get_uuid", {}, r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
-)
 
 
 class DemoFailed(Exception):
@@ -84,7 +65,8 @@ async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
     kind = replace(OFFICIAL, needs_tools=False, call_timeout=CALL_WITHIN)
     async with VoiceCloud(kind, token=secrets.token_hex(8), keep=1000, on_event=console.show) as cloud:
         screen.say(f"A voice cloud of our own listens on {HOST}:{cloud.port}.")
-        bridge = BridgeProcess(command, _environment(cloud.url, settings))
+        environment = {**_environment(cloud.url, settings), **await prepare_documents(screen.say)}
+        bridge = BridgeProcess(command, environment)
         failures, trouble = 0, ""
         try:
             async with bridge, asyncio.TaskGroup() as tasks:
@@ -92,7 +74,7 @@ async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
                     f"The bridge is started on it, with the servers of {_short(settings)} (process {bridge.pid})."
                 )
                 death = tasks.create_task(bridge.ended())
-                failures = await _or_death(_voice_path(cloud, bridge, screen.say), death)
+                failures = await _or_death(_voice_path(cloud, bridge, screen.say, shipped=_is_shipped(settings)), death)
                 if failures:
                     screen.say(f"\n{failures} of {count(len(QUESTIONS), 'question')} failed.")
                     _show_log(bridge, screen.say)
@@ -120,7 +102,7 @@ async def _or_death(work: Coroutine[Any, Any, int], death: asyncio.Task[NoReturn
         raise
 
 
-async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[str], None]) -> int:
+async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[str], None], *, shipped: bool) -> int:
     """Dialling, handshake, list, calls. Returns how many calls failed. Raises DemoFailed or SessionError."""
     session = await _dialled(cloud)
     dialled_after = time.monotonic() - bridge.started_at
@@ -135,7 +117,7 @@ async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[s
         say(f"  {server.name:<20} {tally:>8}   ready in {server.seconds:.2f} s")
     names = ", ".join(tool.spoken for tool in tools) or "none at all"
     say(f"Together they offer {count(len(tools), 'tool')}: {names}.")
-    return sum([not await _ask(session, question, say) for question in QUESTIONS])
+    return sum([not await ask(session, question, say, shipped=shipped) for question in QUESTIONS])
 
 
 async def _dialled(cloud: VoiceCloud) -> Session:
@@ -150,7 +132,7 @@ async def _tools_in_time(session: Session) -> list[Tool]:
     tools = await session.ready()
     started_at = time.monotonic()
     announced = True
-    while announced and (missing := [question for question in QUESTIONS if _find(tools, question.tool) is None]):
+    while announced and (missing := [question for question in QUESTIONS if find(tools, question.tool) is None]):
         patience = NEEDED_WITHIN if any(question.needed for question in missing) else WANTED_WITHIN
         announced = await _announcement(session, started_at + patience - time.monotonic())
         tools = await session.list_tools()
@@ -164,48 +146,6 @@ async def _announcement(session: Session, patience: float) -> bool:
     except NoAnswer:
         return False
     return True
-
-
-async def _ask(session: Session, question: Question, say: Callable[[str], None]) -> bool:
-    """Put one question to the bridge; True unless it failed. An absent tool is a failure only where it is needed."""
-    say(f"\n“{question.words}”")
-    tool = _find(session.tools, question.tool)
-    if tool is None:
-        say(f"  no server offers {question.tool}" + (", which this needs" if question.needed else ": skipped"))
-        return not question.needed
-    asked = f"  {tool.spoken}({', '.join(f'{key}={json.dumps(value)}' for key, value in question.arguments.items())})"
-    try:
-        reply = await session.call(tool.name, dict(question.arguments))
-    except NoAnswer as error:
-        say(f"{asked}\n  failed: {error}")
-        return False
-    if reply.ok and re.search(question.expected, reply.text):
-        say(f"{asked}  →  {spoken(reply)}   {milliseconds(reply.milliseconds)}")
-        return True
-    say(f"{asked}\n  failed: {describe_reply(reply)}")
-    return False
-
-
-def spoken(reply: Reply) -> str:
-    """The heart of an answer, as a device would say it: of JSON the value that says it all, where it is plain."""
-    try:
-        data: Any = json.loads(reply.text)
-    except ValueError:
-        return shorten(reply.text)
-    while isinstance(data, (dict, list)) and data:
-        if isinstance(data, dict):
-            telling = [key for key in ("value", "result", "datetime") if key in data]
-            data = data[telling[0] if telling else next(iter(data))]
-        else:
-            data = data[0]
-    return str(data)
-
-
-def _find(tools: Sequence[Tool], name: str) -> Tool | None:
-    """The tool of that name, also where the bridge put its server's name in front."""
-    by_name = {tool.name: tool for tool in tools}
-    prefixed = (tool for tool in tools if tool.name.endswith(f"_{name}"))
-    return by_name.get(name) or next(prefixed, None)
 
 
 def _settings() -> tuple[Path, str]:
@@ -234,6 +174,14 @@ def _settings() -> tuple[Path, str]:
 
 def _environment(url: str, settings: Path) -> dict[str, str]:
     return {**os.environ, "MCP_ENDPOINT": url, "MCP_CONFIG": str(settings.absolute())}
+
+
+def _is_shipped(settings: Path) -> bool:
+    """Whether servers and data are those that come with the bridge."""
+    from voice_bridge.config import shipped_settings  # here, because it loads pydantic
+
+    same = settings.is_file() and settings.read_bytes() == shipped_settings().read_bytes()
+    return same and not DATA_VARIABLES & os.environ.keys()
 
 
 def _short(path: Path) -> str:
