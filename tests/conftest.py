@@ -1,4 +1,7 @@
-"""How Hypothesis works here: the same examples on every machine of the CI, and no test is judged by its speed."""
+"""How Hypothesis works here: the same examples on every machine of the CI, and no test is judged by its speed.
+
+`HYPOTHESIS_PROFILE=deep` looks longer than a CI can.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+settings.register_profile("deep", settings.get_profile("here"), max_examples=3000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "here"))
 
 
 @pytest.fixture(scope="session", autouse=True)
