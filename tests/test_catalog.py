@@ -248,8 +248,8 @@ def test_a_template_cannot_make_matching_take_for_ever(template: str) -> None:
 
 
 SOME_NAMES = (
-    "t", "x", "X", "a.b", "a_b", "a/b", "New Tool", "查询天气", "天气", "_", "", "s1__x", "s2__t", "s 2__x", "a[1]", "*",
-    "tool_22cf3c76", "x" * 64, "x" * 65, "x" * 150,
+    "t", "x", "X", "a.b", "a_b", "a/b", "New Tool", "查询天气", "天气", "_", "", "s1__x", "s2__t", "s 2__x", "a[1]",
+    "*", "tool_22cf3c76", "x" * 64, "x" * 65, "x" * 150,
 )  # fmt: skip
 words = st.sampled_from(SOME_NAMES) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 globs = st.sampled_from(["*", "x*", "t", "a*"])

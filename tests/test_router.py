@@ -707,6 +707,40 @@ def test_a_servers_question_is_answered_when_its_client_leaves_or_stays_silent()
         assert "error" in answered[0]
 
 
+def test_a_clients_progress_on_a_servers_question_finds_that_server_under_its_own_token() -> None:
+    stage = Stage()
+    stage.server("s", "t")
+    stage.client("c", capabilities={"sampling": {}})
+    stage.calls("c", "t")
+    up = only(stage.writes("s", frame("sampling/createMessage", 1, {"_meta": {"progressToken": "mine"}})), "c")
+    token = up["params"]["_meta"]["progressToken"]
+    assert token == up["id"]
+    notice = frame("notifications/progress", raw=b'{"progressToken":' + token.encode() + b',"progress":0.50}')
+    (down,) = stage.says("c", notice)
+    assert down.to == "s"
+    assert down.data.endswith(b'"params":{"progressToken":"mine","progress":0.50}}')
+    stage.client("other")
+    assert stage.says("other", notice) == [], "nobody else can speak about it"
+
+
+def test_changed_roots_are_told_to_the_servers_in_view() -> None:
+    stage = Stage()
+    stage.server("s", "t")
+    stage.server("hidden", "u")
+    stage.client("c", servers=["s"], capabilities={"roots": {"listChanged": True}})
+    assert seen(stage.says("c", frame("notifications/roots/list_changed"))) == [
+        ("s", {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+    ]
+
+
+def test_a_log_line_with_a_number_is_not_an_answer() -> None:
+    stage = stage_with_one()
+    asked = id_of(stage.calls("c", "t"), "s")
+    for line in (b'{"id":%d,"level":"info"}', b'{"level":"info","id":%d,"msg":"\\"jsonrpc\\""}'):
+        assert stage.writes("s", line % asked) == []
+    assert only(stage.writes("s", answer(asked, "fine")), "c")["result"] == "fine"
+
+
 def test_a_server_pings_and_is_answered() -> None:
     assert only(stage_with_one().writes("s", frame("ping", "p")), "s") == {"jsonrpc": "2.0", "id": "p", "result": {}}
 
