@@ -265,6 +265,8 @@ async def run(seconds: float, seed: int) -> tuple[Tally, dict[str, tuple[float, 
         async with ObservedBridge(SERVERS, endpoints, BRIDGE) as bridge:
             loads = {cloud: Load(cloud, tally, random.Random(f"{seed} {cloud.port}")) for cloud in (one, two)}
             held = await _suffer(bridge, loads, tally, seconds, seed)
+            if bridge.process.returncode is not None:
+                tally.fault("the bridge ended by itself")
             status = await bridge.end()
             if status != 0:
                 tally.fault(f"the bridge ended with status {status}")

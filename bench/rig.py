@@ -120,8 +120,9 @@ class ObservedBridge:
         return found
 
     async def end(self, within: float = 20.0) -> int:
-        """Sends SIGTERM and waits for the end; the exit status."""
-        self.process.send_signal(signal.SIGTERM)
+        """Sends SIGTERM, unless it ended by itself, and waits for the end; the exit status."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
         return await asyncio.wait_for(self.process.wait(), within)
 
 
