@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.children import RAW_RESULT, SPLIT_TEXT, U2028_TEXT
 from tests.support import Json, child, eventually, load, python, running, said
+from voice_bridge.downstream import View
 from voice_bridge.errors import CallError
 from voice_bridge.hub import Hub
 from voice_bridge.local import LocalClient
@@ -258,3 +260,18 @@ async def test_closing_a_client_ends_its_open_calls(tmp_path: Path) -> None:
             await leaving.call("pid", {})
         assert "closed" in await refused(call)
         assert '"notifications/cancelled"' in said(await client.call("seen", {}))
+
+
+def test_calls_whose_time_is_over_at_once_are_answered_on_uvloop_too(tmp_path: Path) -> None:
+    """uvloop's handle of a time that is past does not know its time."""
+
+    async def main() -> list[object]:
+        async with Hub(load(tmp_path, {"s": child("tools=sleep")})) as hub:
+            await hub.settled(10)
+            with hub.local_client(View("hasty", ("s",), call_timeout=0.0)) as client:
+                calls = [client.call("sleep", {"s": 5}) for _ in range(3)]
+                return list(await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5))
+
+    answers = uvloop.run(main())
+    assert [type(answer) for answer in answers] == [CallError] * 3
+    assert all("did not answer sleep within 0 s" in str(answer) for answer in answers)

@@ -65,6 +65,7 @@ class Hub:
         self._numbers = count(1)
         self._group = asyncio.TaskGroup()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -247,11 +248,12 @@ class Hub:
 
     def _set_timer(self) -> None:
         deadline = self.router.next_deadline()
-        if deadline is None or (self._timer is not None and self._timer.when() <= deadline):
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
+        # The time is kept beside the handle: uvloop's handle of a time that is past has none.
+        self._timer, self._timer_at = asyncio.get_running_loop().call_at(deadline, self._expire), deadline
 
     def _expire(self) -> None:
         self._timer = None

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "voice_bridge"]
 CTRL_C, CTRL_D = "\x03", "\x04"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Terminal:
