@@ -272,6 +272,8 @@ async def run(seconds: float, seed: int) -> tuple[Tally, dict[str, tuple[float, 
                 tally.fault(f"the bridge ended with status {status}")
             if left := bridge.alive():
                 tally.fault(f"left behind: {len(left)} processes")
+            if "please report this" in bridge.log():
+                tally.fault("the log tells of a fault in the bridge")
             return tally, held, "\n".join(bridge.log().splitlines()[-40:])
 
 
