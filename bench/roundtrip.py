@@ -234,6 +234,7 @@ async def run(arguments: argparse.Namespace, config: str) -> dict[str, Figures]:
     peers = {
         "this bridge, uvloop": (ours, {}),
         "this bridge, plain asyncio": (ours, {"VOICE_BRIDGE_LOOP": "asyncio"}),
+        "the least with these libraries": ([sys.executable, str(HERE / "least_bridge.py"), *SERVER], {}),
         "a thread for each pipe": ([sys.executable, str(HERE / "thread_bridge.py"), *SERVER], {}),
     }
     if arguments.peer:
@@ -242,6 +243,8 @@ async def run(arguments: argparse.Namespace, config: str) -> dict[str, Figures]:
         print(f"{name}:")
         found[name] = await measure(command, arguments.calls, arguments.rounds, config, **environ)
     best, threads = found["this bridge, uvloop"], found["a thread for each pipe"]
+    least = found["the least with these libraries"]
+    print(f"p50 against the least with these libraries: {best.p50 / least.p50:.2f}")
     print(f"calls/s against a thread for each pipe: {best.calls_per_second / threads.calls_per_second:.1f} ×")
     return found
 

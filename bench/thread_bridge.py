@@ -1,36 +1,36 @@
-"""What most bridges are: a thread for each pipe between one child and one WebSocket. The bench's point of comparison.
+"""What most bridges are: one child, one WebSocket, and a thread that waits for each pipe. A point of comparison.
 
 python bench/thread_bridge.py COMMAND …, with MCP_ENDPOINT set.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
-import threading
 
-from websockets.sync.client import connect
+from websockets.asyncio.client import connect
 
 
-def main() -> None:
+async def main(child: subprocess.Popen[str]) -> None:
     """Pipes until the WebSocket closes."""
-    child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    with connect(os.environ["MCP_ENDPOINT"]) as socket:
-        output = child.stdout
+    stdin, stdout = child.stdin, child.stdout
+    assert stdin is not None
+    assert stdout is not None
+    async with connect(os.environ["MCP_ENDPOINT"]) as socket, asyncio.TaskGroup() as group:
 
-        def up() -> None:
-            for line in output:
-                socket.send(line)
+        async def up() -> None:
+            while line := await asyncio.to_thread(stdout.readline):
+                await socket.send(line)
 
-        threading.Thread(target=up, daemon=True).start()
-        for message in socket:
-            child.stdin.write(str(message) + "\n")
-            child.stdin.flush()
-    child.kill()
+        reading = group.create_task(up())
+        async for message in socket:
+            stdin.write(str(message) + "\n")
+            stdin.flush()
+        child.kill()
+        await reading
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main(subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)))
