@@ -2,13 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench other-servers clean
 
 demo: .venv/core.stamp  ## The local voice cloud, the bridge, and real calls: no token, no network
 	@$(BIN)/python -m voice_bridge demo $(ARGS)
 
 test: .venv/dev.stamp lint  ## Everything that .ci/run checks
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -31,6 +31,17 @@ bench: .venv/dev.stamp  ## What the README's figures come from
 .venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,documents,agent,postgres]'
 	@touch $@ .venv/core.stamp
+
+other-servers: .cache/other-servers/.done  ## Servers of other people, which some tests use
+
+# Pinned, so that the tests mean the same everywhere; the Python ones need an older SDK, hence a home of their own.
+.cache/other-servers/.done: | .venv/bin/python
+	npm install --prefix .cache/other-servers/node --no-audit --no-fund --no-update-notifier --loglevel=error \
+	  @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
+	  @modelcontextprotocol/server-memory@2026.8.31
+	$(BIN)/python -m venv .cache/other-servers/python
+	.cache/other-servers/python/bin/pip install --quiet 'mcp<2' mcp-server-time==2026.10.10 mcp-server-sqlite==2025.4.25
+	@touch $@
 
 clean:
 	rm -rf .venv build dist *.egg-info

@@ -15,6 +15,7 @@ from tests.support import CHILDREN, ROOT, Bridge, child, write_settings
 from voice_bridge.cli import COMMANDS
 from voice_bridge.simulator import VoiceCloud
 
+
 def environ() -> dict[str, str]:
     """The tests' environment without what chooses settings and endpoint."""
     return {name: value for name, value in os.environ.items() if name not in ("MCP_ENDPOINT", "MCP_CONFIG")}

@@ -75,6 +75,7 @@ class Bridge:
         if not self.settings.enabled_servers:
             nothing = f"no server is switched on in {self.settings.source}"
             raise UsageError(_all_wrong(self.settings, "server") or nothing)
+        platforms.allow_files(256 + 4 * len(self.settings.enabled_endpoints) + 8 * len(self.settings.enabled_servers))
         locks = {
             endpoint.name: EndpointLock(endpoint.name, endpoint.url) for endpoint in self.settings.enabled_endpoints
         }

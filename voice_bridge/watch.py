@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-SETTLE_MS = 300
+STEP_MS = 250  # the library looks this often, so it is most of what an idle daemon costs
+SETTLE_MS = 1000
 _KUBERNETES_SWAP = "..data"  # a mounted ConfigMap changes by swapping this link beside the file
 
 
@@ -17,6 +18,7 @@ async def watch(path: Path, changed: asyncio.Event) -> None:
     saved = watchfiles.awatch(
         path.parent,
         watch_filter=lambda _, name: Path(name).name in names,
+        step=STEP_MS,
         debounce=SETTLE_MS,
         recursive=False,
     )
