@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from voice_bridge.log import LOG
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
@@ -23,3 +26,14 @@ def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VOICE_BRIDGE_DATA", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Each test finds the log as a program does at its start; commands and libraries run in-process set it up anew."""
+    root = logging.getLogger()
+    level = root.level
+    LOG.disabled = False
+    LOG.setLevel(logging.INFO)
+    yield
+    root.setLevel(level)
