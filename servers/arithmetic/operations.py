@@ -68,7 +68,8 @@ def power(base: Number, exponent: Number) -> Number:
     if base == -1:
         return -1 if exponent % 2 else 1
     whole = isinstance(base, int) and exponent > 0
-    bits = math.log2(max(abs(base.numerator), base.denominator)) * abs(exponent)
+    # Each factor has at least one bit; an exponent beyond 1e308 could not become a float.
+    bits = math.log2(max(abs(base.numerator), base.denominator)) * min(abs(exponent), MAX_BITS + 1)
     if bits > (MAX_BITS if whole else MAX_FRACTION_BITS):
         if whole:
             raise CalculationError(
@@ -79,8 +80,9 @@ def power(base: Number, exponent: Number) -> Number:
 
 
 def _float_power(base: Number, exponent: Number) -> float:
+    floats = to_float(base), to_float(exponent)
     try:
-        return math.pow(to_float(base), to_float(exponent))
+        return math.pow(*floats)
     except OverflowError:
         raise CalculationError(
             f"{shown(base)} to the power of {shown(exponent)} is too large to calculate: use smaller numbers."
