@@ -54,11 +54,15 @@ def resolve(text: str) -> Zone:
 def local() -> Zone:
     """Return this machine's zone; it always exists, if only as an offset."""
     chosen = os.environ.get("TZ", "").lstrip(":")
-    now = datetime.now().astimezone()
+    try:
+        now = datetime.now().astimezone()
+    except ValueError:  # the C library takes offsets of a day and more, Python does not
+        return Zone("UTC", UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
     if chosen:
         if key := _iana_names().get(chosen.casefold()):
             return Zone(key, ZoneInfo(key))
-        if not re.fullmatch(r"[A-Za-z]{3,}[-+]?\d.*|/.*", chosen):  # POSIX rules and file names are the C library's job
+        # POSIX rules and file names are the C library's job
+        if not re.fullmatch(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[-+]?\d.*|/.*", chosen):
             return Zone(_offset_name(now), now.tzinfo or UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
         return Zone(_offset_name(now), now.tzinfo or UTC)
     try:
