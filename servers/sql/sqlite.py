@@ -186,7 +186,8 @@ def _open(path: Path, limits: Limits) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.OperationalError as error:
         if not (error.sqlite_errorname or "").startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
-            return connection  # the session words it
+            connection.execute("PRAGMA busy_timeout=0")  # it has waited; the session words it
+            return connection
         connection.close()
         log = _log(path)
         if _is_wal(path) and not (log.exists() and log.stat().st_size):

@@ -1,17 +1,21 @@
-"""Replacements for SQLite functions whose own versions take quadratic time.
+"""Replacements for SQLite functions that can take very long inside one step, where no deadline of SQLite stops them.
 
-`replace(hex(zeroblob(400000)), …)` and its like compare every position with every other inside one step, where
-no deadline of SQLite can stop them; Python's searches take linear time.
+`replace(hex(zeroblob(400000)), …)` and its like compare every position with every other; Python's searches take
+linear time. `printf('%.*c', 2000000000, 'x')` counts to two billion before it finds the result too long.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from functools import cache
 
 MAX_TRIM_CHARACTERS = 1_000
 MAX_LENGTH = 1_000_000
 
 Value = None | int | float | str | bytes
+
+_PLACEHOLDER = re.compile(r"%[-+ 0#,!]*(\*|\d+)?(?:\.(\*|\d+)?)?l*(.)", re.DOTALL)
 
 
 def install(connection: sqlite3.Connection) -> None:
@@ -21,6 +25,48 @@ def install(connection: sqlite3.Connection) -> None:
     connection.create_function("trim", 2, _trim, deterministic=True)
     connection.create_function("ltrim", 2, _ltrim, deterministic=True)
     connection.create_function("rtrim", 2, _rtrim, deterministic=True)
+    for name in ("printf", "format"):
+        connection.create_function(name, -1, _printf, deterministic=True)
+
+
+def _printf(*given: Value) -> Value:
+    """Ask SQLite's own printf, once the widths it is told are known to be small."""
+    if not given or given[0] is None:
+        return None
+    if _told_width(_text(given[0]), list(given[1:])) > MAX_LENGTH:
+        raise OverflowError
+    result: Value = _elsewhere().execute(f"SELECT printf({','.join('?' * len(given))})", given).fetchone()[0]
+    return result
+
+
+@cache
+def _elsewhere() -> sqlite3.Connection:
+    """Return a database without tables, in which no function is replaced."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_LENGTH)
+    return connection
+
+
+def _told_width(template: str, arguments: list[Value]) -> int:
+    """Return the sum of all widths and precisions, which stand in the template or, for `*`, among the arguments."""
+    total = 0
+    for *sizes, kind in _PLACEHOLDER.findall(template):
+        for size in sizes:
+            if size == "*":
+                total += abs(_whole(arguments.pop(0))) if arguments else 0
+            else:
+                total += int(size[:10] or 0)
+        if kind not in "%n" and arguments:
+            arguments.pop(0)
+    return total
+
+
+def _whole(value: Value) -> int:
+    """Return `value` as SQLite casts it to an integer; any number above the limit will do for a huge one."""
+    if isinstance(value, float):
+        return int(value) if abs(value) < MAX_LENGTH else MAX_LENGTH + 1
+    digits = re.match(r"\s*([-+]?\d{1,20})", _text(value))
+    return int(digits[1]) if digits else 0
 
 
 def _text(value: Value) -> str:

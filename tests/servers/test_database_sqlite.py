@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -226,6 +227,9 @@ BOMBS = [
     "SELECT hex(zeroblob(900000))",
     "SELECT printf('%1000000000d', 1)",
     "SELECT format('%.1000000000f', 1)",
+    "SELECT printf('%.*c%.*c', 2000000000, 'x', 2000000000, 'x')",
+    "SELECT format('" + "%.999999c" * 5_000 + "', 'x')",
+    "SELECT printf('%-*.*c', 1, '2000000000', 'x')",
     "SELECT replace(hex(zeroblob(400000)), '0', hex(zeroblob(1000)))",
     "SELECT replace(hex(zeroblob(490000)), hex(zeroblob(240000)) || '1', '')",
     "SELECT instr(hex(zeroblob(490000)), hex(zeroblob(240000)) || '1') FROM numbers",
@@ -251,6 +255,18 @@ def test_no_bomb_takes_the_server_along(database: Database, bomb: str) -> None:
     assert database.rows("SELECT 1") == [[1]]
     assert database.client.memory < 300_000_000
     assert database.unchanged()
+
+
+@pytest.mark.parametrize("bomb", [bomb for bomb in BOMBS if "999c" in bomb or "*c" in bomb], ids=lambda bomb: bomb[:60])
+def test_a_width_is_refused_before_it_is_counted_to(database: Database, bomb: str) -> None:
+    began = time.monotonic()
+    assert "larger than 1,000,000 bytes" in database.refused(bomb)
+    assert time.monotonic() - began < 1
+
+
+def test_printf_is_still_sqlites_own(database: Database) -> None:
+    sql = "SELECT printf('%05.1f|%,d|%-*s|%q|%%', 2.25, 12345678, 4, 'a', 'it''s'), format('%s', NULL), printf(NULL)"
+    assert database.rows(sql) == [["002.3|12,345,678|a   |it''s|%", "", None]]
 
 
 def test_an_endless_query_is_stopped_after_5_seconds_by_default() -> None:
@@ -332,7 +348,9 @@ def test_a_locked_database_is_waited_for_and_then_called_busy(tmp_path: Path) ->
             "-m", "servers.database", env={"DATABASE_URL": str(path), "DATABASE_TIMEOUT": "0.5"}
         ) as client:
             writer.execute("BEGIN EXCLUSIVE")
+            began = time.monotonic()
             assert "busy" in client.fail("query_database", sql="SELECT * FROM t")
+            assert time.monotonic() - began < 0.9, "it waited twice"
             writer.execute("COMMIT")
             assert client.call("query_database", sql="SELECT * FROM t").data["rows"] == [[1]]
 
