@@ -97,17 +97,20 @@ async def test_a_broken_file_is_told_and_the_old_settings_stay(tmp_path: Path) -
 
 
 async def test_sighup_reads_the_file_again(tmp_path: Path) -> None:
-    """Where no change is announced (some network folders), the signal does."""
-    real = tmp_path / "real"
-    real.mkdir()
-    save(real, {"a": child("tools=echo")})
-    (tmp_path / "linked").mkdir()
-    link = tmp_path / "linked" / "mcp_settings.json"
-    link.symlink_to(real / "mcp_settings.json")
+    """Where no change is announced (some network folders, a link in the middle of a chain), the signal does."""
+    for folder, tools in (("old", "tools=echo"), ("new", "tools=echo,pid")):
+        (tmp_path / folder).mkdir()
+        save(tmp_path / folder, {"a": child(tools)})
+    for folder in ("middle", "linked"):
+        (tmp_path / folder).mkdir()
+    middle, link = tmp_path / "middle" / "current", tmp_path / "linked" / "mcp_settings.json"
+    middle.symlink_to(tmp_path / "old" / "mcp_settings.json")
+    link.symlink_to(middle)
     async with VoiceCloud() as cloud, Bridge(link, endpoint=cloud.url) as bridge:
         session = await cloud.session()
         await session.ready()
-        save(real, {"a": child("tools=echo,pid")})
+        middle.unlink()
+        middle.symlink_to(tmp_path / "new" / "mcp_settings.json")
         bridge.process.send_signal(signal.SIGHUP)
         await becomes(session, ["echo", "pid"])
 
@@ -147,3 +150,43 @@ async def test_a_dotenv_beside_the_file_is_followed_too(tmp_path: Path) -> None:
         async with asyncio.timeout(10):
             while (await session.call("env", {"name": "SPOKEN"})).text != "two":
                 await asyncio.sleep(0.1)
+
+
+async def test_a_connected_endpoint_may_vanish_from_the_file_or_get_another_name(tmp_path: Path) -> None:
+    servers = {"a": child("tools=pid")}
+    async with VoiceCloud(token="token-number-1") as one, VoiceCloud(token="token-number-2") as two:
+        save(tmp_path, servers, {"one": {"url": one.url, "refresh": "reconnect"}, "two": {"url": two.url}})
+        async with Bridge(tmp_path / "mcp_settings.json"):
+            first, second = await one.session(), await two.session()
+            await first.ready()
+            await second.ready()
+            before = await pid(second, "pid")
+            save(tmp_path, servers, {"two": {"url": two.url}})
+            await first.wait_closed()
+            assert await pid(second, "pid") == before
+            save(tmp_path, servers, {"zwei": {"url": two.url}})
+            again = await two.session()
+            assert not second.is_open, "a relay that is dialled before the old socket is gone forgets the new one too"
+            await again.ready()
+            assert await pid(again, "pid") == before
+
+
+async def test_what_a_linked_settings_file_leads_to_is_followed(tmp_path: Path) -> None:
+    for folder in ("real", "other", "linked"):
+        (tmp_path / folder).mkdir()
+    save(tmp_path / "real", {"a": child("tools=pid")})
+    save(tmp_path / "other", {"a": child("tools=pid"), "b": child("tools=echo")})
+    link = tmp_path / "linked" / "mcp_settings.json"
+    link.symlink_to(tmp_path / "real" / "mcp_settings.json")
+    async with VoiceCloud() as cloud, Bridge(link, endpoint=cloud.url):
+        session = await cloud.session()
+        await session.ready()
+        before = await pid(session, "pid")
+        save(tmp_path / "real", {"a": child("tools=pid"), "c": child("tools=cwd")})
+        await becomes(session, ["pid", "cwd"])
+        (tmp_path / "swap").symlink_to(tmp_path / "other" / "mcp_settings.json")
+        os.replace(tmp_path / "swap", link)
+        await becomes(session, ["pid", "echo"])
+        save(tmp_path / "other", {"a": child("tools=pid")})
+        await becomes(session, ["pid"])
+        assert await pid(session, "pid") == before, "where the link leads to is not where the server runs"

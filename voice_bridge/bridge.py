@@ -97,8 +97,9 @@ class Bridge:
                     self._hang_up(name)
 
     def view(self, endpoint: str, only: str | None) -> View:
-        """What a link of an endpoint may see now."""
-        return self.hub.view(self.settings.endpoints[endpoint], only)
+        """What a link of an endpoint may see now: nothing when the endpoint is gone and its connection yet to close."""
+        settings = self.settings.endpoints.get(endpoint)
+        return self.hub.view(settings, only) if settings else View(endpoint, ())
 
     # Links
 
@@ -161,19 +162,21 @@ class Bridge:
             LOG.info('bridge: "bridge" takes effect for connections and servers that start from now on')
         self.settings = new
         wanted = {endpoint.name: endpoint for endpoint in new.enabled_endpoints}
-        closing: dict[str, list[Task]] = {}
+        closing: list[tuple[EndpointSettings, list[Task]]] = []
         for name, dialling in list(self._dialling.items()):
             if name not in wanted or not wanted[name].same_connection(dialling.endpoint):
                 LOG.info("%s: hanging up: %s", name, "its address changed" if name in wanted else "no longer wanted")
-                closing[name] = self._hang_up(name)
+                closing.append((dialling.endpoint, self._hang_up(name)))
         self.hub.apply(new)
         for name, endpoint in wanted.items():
             if name in self._dialling:
                 self._dialling[name].endpoint = endpoint
                 self._match_links(group, self._dialling[name])
                 continue
+            # An endpoint that only got another name dials the address that its old connection still holds.
+            after = [task for old, ends in closing if name == old.name or endpoint.url == old.url for task in ends]
             try:
-                self._dial(group, endpoint, EndpointLock(name, endpoint.url), closing.get(name, ()))
+                self._dial(group, endpoint, EndpointLock(name, endpoint.url), after)
             except UsageError as error:
                 LOG.error("%s", error)
 

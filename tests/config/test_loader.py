@@ -191,9 +191,9 @@ class TestEndpoints:
         ("url", "words"),
         [
             ("https://h/mcp/?token=hush-hush", "begins with https://; a WebSocket's begins with wss://"),
-            ("h/mcp/?token=hush-hush", "is not like wss://HOST/mcp/?token=…"),
-            ("wss:///?token=hush-hush", "is not like wss://HOST/mcp/?token=…"),
-            ("ws://h:99999/?token=hush-hush", "is not like wss://HOST/mcp/?token=…"),
+            ("h/mcp/?token=hush-hush", "is not like 'wss://HOST/mcp/?token=…'"),
+            ("wss:///?token=hush-hush", "is not like 'wss://HOST/mcp/?token=…'"),
+            ("ws://h:99999/?token=hush-hush", "is not like 'wss://HOST/mcp/?token=…'"),
             ("${UNSET_ENDPOINT}", "url needs the variable UNSET_ENDPOINT"),
         ],
     )
@@ -204,6 +204,12 @@ class TestEndpoints:
         assert list(settings.endpoints) == ["f"]
         assert words in settings.problems["endpoints.e"]
         assert "hush" not in settings.problems["endpoints.e"]
+
+    def test_of_two_endpoints_with_one_address_the_first_counts(self, load: Load) -> None:
+        same = "wss://h/?token=123456"
+        settings = load({"endpoints": {"off": {"url": same, "disabled": True}, "a": same, "b": {"url": same}}})
+        assert [endpoint.name for endpoint in settings.enabled_endpoints] == ["a"]
+        assert settings.problems["endpoints.b"].endswith("endpoints b: it has the same address as 'a'")
 
     def test_a_wrong_address_in_the_environment_is_a_usage_error(
         self, load: Load, monkeypatch: pytest.MonkeyPatch

@@ -43,7 +43,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def environment(config: Path | None = None) -> dict[str, str]:
     """The process's environment over the `.env` beside the settings file, over the `.env` of the working directory."""
     values: dict[str, str] = {}
-    for folder in (Path.cwd(), *([config.resolve().parent] if config else [])):
+    for folder in (Path.cwd(), *([config.absolute().parent] if config else [])):
         found = dotenv_values(folder / ".env", encoding="utf-8-sig") if (folder / ".env").is_file() else {}
         values.update({key: value for key, value in found.items() if value is not None})
     return {**values, **os.environ}
@@ -116,7 +116,8 @@ def is_script(word: str) -> bool:
 class _Loader:
     def __init__(self, path: Path | None, text: str, data: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         self.path, self.text, self.data, self.environ = path, text, data, environ
-        self.folder = path.resolve().parent if path else Path.cwd()
+        # Not resolved: a mounted ConfigMap is a link into a folder that lives until its next change.
+        self.folder = path.absolute().parent if path else Path.cwd()
         self.problems: dict[str, str] = {}
         self.warnings: list[str] = []
 
@@ -126,6 +127,7 @@ class _Loader:
         endpoints = self._section("endpoints", self._endpoint)
         if "endpoints" not in self.data and (url := self.environ.get(ENDPOINT_VARIABLE)):
             endpoints = {"default": self._checked(EndpointSettings(name="default", url=url))}
+        endpoints = self._distinct(endpoints)
         bridge = self._build(BridgeSettings, ("bridge",), self.data.get("bridge") or {})
         return Settings(
             servers=servers,
@@ -177,6 +179,19 @@ class _Loader:
             self.problems[f"endpoints.{name}"] = str(error)
             return None
 
+    def _distinct(self, endpoints: Mapping[str, EndpointSettings]) -> dict[str, EndpointSettings]:
+        """The endpoints without those whose address an earlier one has: the two would throw each other out."""
+        owners: dict[str, str] = {}
+        distinct: dict[str, EndpointSettings] = {}
+        for name, endpoint in endpoints.items():
+            owner = name if endpoint.disabled else owners.setdefault(endpoint.url, name)
+            if owner == name:
+                distinct[name] = endpoint
+            else:
+                where = self._at("endpoints", name)
+                self.problems[f"endpoints.{name}"] = f"{where}: endpoints {name}: it has the same address as {owner!r}"
+        return distinct
+
     def _checked(self, endpoint: EndpointSettings) -> EndpointSettings:
         """The endpoint with a usable address, its secrets known to the log."""
         url = endpoint.url.strip().strip("\"'")
@@ -195,7 +210,7 @@ class _Loader:
             usable = False
         if not usable:
             raise UsageError(
-                f"{where}: the address is not like wss://HOST/mcp/?token=…; paste it anew from the console"
+                f"{where}: the address is not like 'wss://HOST/mcp/?token=…'; paste it anew from the console"
             )
         return endpoint.model_copy(update={"url": url})
 
