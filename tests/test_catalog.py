@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp.types import ListToolsResult
 
 from tests.stage import Json, Stage, frame, only, tool
 from tests.wire import FRAGILE, Number, read
@@ -189,6 +190,29 @@ def test_a_tool_without_a_usable_schema_gets_the_widest_one(schema: str) -> None
     """A client's parser would refuse the whole list for it."""
     shown = merge([Offer("s", "s", tools=[f'{{"name":"t"{schema}}}'.encode()])]).tools["t"].raw
     assert read(shown)["inputSchema"] == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('"inputSchema":{}', {"inputSchema": {"type": "object"}}),
+        ('"inputSchema":{"type":"string"}', {"inputSchema": {"type": "object"}}),
+        ('"inputSchema":{"type":["object","null"]}', {"inputSchema": {"type": "object"}}),
+        ('"inputSchema":{"type":"object","properties":null,"required":"a"}', {"inputSchema": {"type": "object"}}),
+        ('"inputSchema":{"properties":{"a":{}}}', {"inputSchema": {"type": "object", "properties": {"a": {}}}}),
+        (
+            '"description":5,"title":null,"annotations":[],"outputSchema":null,"icons":{}',
+            {"inputSchema": {"type": "object"}},
+        ),
+    ],
+)
+def test_a_member_of_a_wrong_type_never_costs_the_list_at_a_client_that_checks(
+    written: str, shown: dict[str, object]
+) -> None:
+    raw = f'{{"name":"t",{written}}}'.encode()
+    listed = read(b"{" + merge([Offer("s", "s", tools=[raw])]).listing("tools") + b"}")
+    assert listed == {"tools": [{"name": "t", **shown}]}
+    ListToolsResult.model_validate(listed)
 
 
 # Names that were announced

@@ -12,7 +12,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Raw
 
@@ -25,6 +25,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CUT = re.compile(r"_[0-9a-f]{8}$")
 _NO_RULES = ToolRules()
+_NO_SCHEMA: Final = Raw(b'{"type":"object"}')
+_TOOL_MEMBERS: Final[Mapping[str, bytes]] = {
+    "title": b'"', "description": b'"', "inputSchema": b"{", "outputSchema": b"{", "annotations": b"{", "icons": b"[",
+    "execution": b"{", "_meta": b"{",
+}  # fmt: skip
+_SCHEMA_MEMBERS: Final[Mapping[str, bytes]] = {"properties": b"{", "required": b"["}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +172,32 @@ def _chosen(offer: Offer) -> Iterable[tuple[str, str, bytes]]:
 
 
 def _completed(raw: bytes, description: str | None) -> bytes:
-    """The tool as the server wrote it, unless the owner describes it anew or its schema is not an object."""
-    members = jsonrpc.members(raw)
-    changed = False
+    """The tool as the server wrote it, unless the owner describes it anew or a member has a type it must not have.
+
+    Clients that check what they get refuse the whole list for one such member.
+    """
+    members = _well_typed(jsonrpc.members(raw), _TOOL_MEMBERS)
     if description is not None:
-        members["description"], changed = Raw(jsonrpc.dump(description)), True
-    if not bytes(members.get("inputSchema", b"")).lstrip().startswith(b"{"):
-        members["inputSchema"], changed = Raw(b'{"type":"object"}'), True
-    return jsonrpc.dump(members) if changed else raw
+        members["description"] = Raw(jsonrpc.dump(description))
+    members["inputSchema"] = _object_schema(members.get("inputSchema", _NO_SCHEMA))
+    return raw if members == jsonrpc.members(raw) else jsonrpc.dump(members)
+
+
+def _well_typed(members: dict[str, Raw], types: Mapping[str, bytes]) -> dict[str, Raw]:
+    """The members without those whose value does not begin as its type in `types` does."""
+    return {
+        name: value
+        for name, value in members.items()
+        if name not in types or bytes(value).lstrip().startswith(types[name])
+    }
+
+
+def _object_schema(schema: Raw) -> Raw:
+    """A schema of an object, as MCP wants it; a good one stays as it was written."""
+    members = _well_typed(jsonrpc.members(schema), _SCHEMA_MEMBERS)
+    if jsonrpc.load(members.get("type", b"null")) != "object":
+        members["type"] = Raw(b'"object"')
+    return schema if members == jsonrpc.members(schema) else Raw(jsonrpc.dump(members))
 
 
 def _expose(wanted: Sequence[_Wish], pinned: Mapping[str, Entry]) -> dict[str, Entry]:
