@@ -140,3 +140,16 @@ def test_any_text_fits_any_budget_and_stays_a_beginning(texts: list[str], limit:
     assert value["isError"] is is_error
     whole = "\n".join(block["text"] for block in json.loads(raw)["content"])
     assert text == whole or "(shortened, " in text
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 5000, '{"a":' * 5000, "-" + "9" * 4301])
+def test_thousands_of_digits_or_brackets_are_cut_like_any_text(text: str) -> None:
+    """Python refuses to read such numbers and such depth, whoever wrote them."""
+    for structured in ('{"result":1}', '{"result":' + "9" * 5000 + "}", '{"a":{"b":' + "8" * 4400 + "}}"):
+        raw = b'{"content":[' + json.dumps({"type": "text", "text": text}).encode() + b'],"structuredContent":'
+        assert "(shortened, " in fit(raw + structured.encode() + b"}", 800)[0]
+
+
+def test_an_error_loses_its_data_before_its_words() -> None:
+    error = json.dumps({"code": -5, "message": "no such row", "data": "x" * 500}).encode()
+    assert json.loads(shaping.fit_error(error, 200)) == {"code": -5, "message": "no such row"}

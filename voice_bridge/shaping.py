@@ -50,8 +50,8 @@ def fit_error(error: bytes, limit: int) -> bytes:
     loaded = jsonrpc.load(error)
     loaded = loaded if isinstance(loaded, dict) else {}
     code = loaded.get("code") if isinstance(loaded.get("code"), int) else jsonrpc.INTERNAL_ERROR
-    message = str(loaded.get("message", "unknown error"))
-    return jsonrpc.dump({"code": code, "message": _cut_text(message, max(0, limit - 40))})
+    message, budget = str(loaded.get("message") or "unknown error"), max(0, limit - 40)
+    return jsonrpc.dump({"code": code, "message": message if _size(message) <= budget else _cut_text(message, budget)})
 
 
 def _assembled(text: str, members: dict[str, Raw]) -> bytes:
@@ -89,12 +89,11 @@ def _plain(structured: Raw) -> str:
 
 
 def _says_the_same(text: str, structured: Raw) -> bool:
-    value = json.loads(bytes(structured))
-    if isinstance(value, dict) and set(value) == {"result"} and str(value["result"]) == text:
+    if text == _plain(structured):
         return True
     try:
-        said = json.loads(text)
-    except ValueError:
+        value, said = json.loads(bytes(structured)), json.loads(text)
+    except (ValueError, RecursionError):  # not JSON, thousands of digits, or thousands of brackets
         return False
     return bool(said == value or (isinstance(value, dict) and set(value) == {"result"} and said == value["result"]))
 
