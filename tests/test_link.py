@@ -483,7 +483,7 @@ async def test_a_proxy_in_the_environment_is_used_or_its_trouble_explained(tmp_p
             name = re.sub(r"\W", "_", proxy + str(environment))
             folder, url = tmp_path / name, cloud.url.replace("/mcp/", f"/mcp/{name}/")  # one bridge for each address
             settings = write_settings(folder, {"s": child()}, {"home": {"url": url}}, minBackoff=30, maxBackoff=30)
-            async with Bridge(settings, HTTPS_PROXY=proxy, **environment) as bridge:
+            async with Bridge(settings, **{"HTTPS_PROXY": proxy, **environment}) as bridge:
                 await bridge.says(f"^home: {line}", within=30)
                 assert "pa55word" not in bridge.log
 
@@ -498,8 +498,10 @@ async def test_a_proxy_in_the_environment_is_used_or_its_trouble_explained(tmp_p
             ):
                 group.create_task(bridge_with(proxy, line))
             group.create_task(bridge_with("http://127.0.0.1:1", "connected", NO_PROXY="localhost,127.0.0.1"))
-        assert open_.asked == [f"127.0.0.1:{cloud.port}"]
-        assert len(cloud.attempts) == 3
+            group.create_task(bridge_with("", "connected", ALL_PROXY=f"http://127.0.0.1:{a}"))
+            group.create_task(bridge_with("", "connected", ALL_PROXY="http://127.0.0.1:1", NO_PROXY="127.0.0.1"))
+        assert open_.asked == 2 * [f"127.0.0.1:{cloud.port}"]
+        assert len(cloud.attempts) == 5
 
 
 # ---- TLS

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast
+from urllib.request import getproxies, proxy_bypass
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.proxy import get_proxy
@@ -222,7 +223,13 @@ async def _way_to(endpoint: EndpointSettings) -> dict[str, Any]:
             why = error.strerror if not isinstance(error, ssl.SSLError) else "it holds no certificate"
             raise UsageError(f"caFile {endpoint.ca_file} cannot be used: {why}") from None
     uri = parse_uri(endpoint.url)
-    if get_proxy(uri) is None:
+    options["proxy"] = get_proxy(uri) or _proxy_for_all(f"{uri.host}:{uri.port}")
+    if options["proxy"] is None:
         async with asyncio.timeout(OPEN_TIMEOUT):
             options["sock"] = await reach(uri.host, uri.port)
     return options
+
+
+def _proxy_for_all(place: str) -> str | None:
+    """ALL_PROXY, which websockets leaves out and curl and its like read."""
+    return None if proxy_bypass(place) else getproxies().get("all")
