@@ -2,7 +2,10 @@
 
 import sys
 
-from voice_bridge.cli import main
-
 if __name__ == "__main__":
-    main(["run", *sys.argv[1:]])
+    try:
+        from voice_bridge.cli import main
+
+        main(["run", *sys.argv[1:]])
+    except KeyboardInterrupt:  # Ctrl-C while Python still loads the rest
+        sys.exit(0)

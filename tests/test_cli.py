@@ -53,6 +53,14 @@ class TestRun:
         assert last.startswith("voice-bridge: no endpoint: set MCP_ENDPOINT to the wss:// address")
         assert "`make demo`" in last
 
+    def test_ctrl_c_while_the_program_still_loads_is_clean(self, tmp_path: Path) -> None:
+        (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+        ended = subprocess.run(
+            [sys.executable, "bridge_connector.py"], cwd=ROOT, env=environ() | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert (ended.returncode, ended.stderr) == (0, "")
+
     def test_without_settings_it_says_how_to_get_some(self, tmp_path: Path) -> None:
         ended = voice_bridge("run", cwd=tmp_path, MCP_ENDPOINT="ws://127.0.0.1:9/?token=abcdef")
         assert ended.returncode == 2

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _say(error)
         status = 1
     except KeyboardInterrupt:
-        status = 130
+        status = 0 if words[:1] == ["run"] else 130  # the daemon had not begun yet
     sys.exit(status)
 
 
