@@ -119,3 +119,17 @@ async def test_refresh_reconnect_redials_once_so_that_the_cloud_reads_the_tools(
             await eventually(lambda: not session.is_open)
             await bridge.says(r"^e: the tools changed; dialling anew")
             assert json.dumps(list(again.notifications)) == "[]"
+
+
+async def test_a_redial_for_new_tools_waits_for_the_answers_to_running_calls(tmp_path: Path) -> None:
+    servers = {"a": child("listchanged"), "slow": child()}
+    async with VoiceCloud() as cloud:
+        endpoints = {"e": {"url": cloud.url, "refresh": "reconnect"}}
+        async with Bridge(write_settings(tmp_path, servers, endpoints)):
+            session = await cloud.session()
+            await session.ready()
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(session.call("slow__sleep", {"s": 2}, timeout=10))
+                assert (await session.call("change")).ok
+            assert running.result().ok
+            await (await cloud.session()).ready()

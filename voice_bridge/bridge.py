@@ -38,6 +38,9 @@ class _Plug:
     def message(self, key: str, data: bytes) -> None:
         self._bridge.hub.client_message(key, data)
 
+    def busy(self, key: str) -> bool:
+        return self._bridge.hub.router.owes(key)
+
     def closed(self, key: str) -> None:
         self._bridge.hub.close_client(key)
 

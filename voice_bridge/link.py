@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.protocol import OPEN
 from websockets.proxy import get_proxy
 from websockets.uri import parse_uri
 
@@ -27,6 +28,8 @@ from voice_bridge.reach import reach
 
 OPEN_TIMEOUT = 20.0
 CLOSE_TIMEOUT = 2.0
+QUIET_WITHIN = 30.0
+QUIET_STEP = 0.05
 REJECTED_PAUSE = 60.0
 REPLACED_PAUSE = 60.0
 REPLACEMENTS_UNTIL_WARNING = 3
@@ -43,6 +46,9 @@ class Exchange(Protocol):
 
     def message(self, key: str, data: bytes) -> None:
         """A frame arrived."""
+
+    def busy(self, key: str) -> bool:
+        """Whether answers to this connection are still being worked on."""
 
     def closed(self, key: str) -> None:
         """The connection is gone."""
@@ -193,9 +199,18 @@ class _Session:
             for wait in waits:
                 wait.cancel()
         if self._redial.is_set():
+            await self._quiet(connection)
             await connection.close()
             raise Redial
         await connection.recv()  # raises what closed it
+
+    async def _quiet(self, connection: ClientConnection) -> None:
+        """Lets running calls have their answers before an orderly end, unless they take too long."""
+        patience = time.monotonic() + QUIET_WITHIN
+        while connection.state is OPEN and time.monotonic() < patience:
+            if self._key is None or not self._exchange.busy(self._key):
+                return
+            await asyncio.sleep(QUIET_STEP)
 
     def _receive(self, data: bytes) -> None:
         if self._key is None:

@@ -51,6 +51,11 @@ class Router:
         client.view, client.catalog = view, None
         return self._announce([client])
 
+    def owes(self, key: str) -> bool:
+        """Whether a server still works on a call of this client."""
+        client = self.clients.get(key)
+        return client is not None and any(isinstance(item, Call) for _, item in self.ledger.of_client(client))
+
     def client_closed(self, key: str) -> list[Send]:
         """The connection ended: its calls are cancelled at the servers, and their answers will go nowhere."""
         client = self.clients.pop(key, None)

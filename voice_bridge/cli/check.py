@@ -150,7 +150,7 @@ class _Plug:
 
     def __init__(self, hub: Hub, endpoint: EndpointSettings) -> None:
         self._hub, self._endpoint = hub, endpoint
-        self.message, self.closed = hub.client_message, hub.close_client
+        self.message, self.busy, self.closed = hub.client_message, hub.router.owes, hub.close_client
 
     def opened(self, deliver: Callable[[bytes], None]) -> str:
         return self._hub.open_client(self._hub.view(self._endpoint), deliver)
