@@ -205,6 +205,24 @@ class TestEndpoints:
         assert words in settings.problems["endpoints.e"]
         assert "hush" not in settings.problems["endpoints.e"]
 
+    def test_a_server_that_an_endpoint_names_must_exist(self, load: Load) -> None:
+        servers = {"clock": {"command": "x"}, "wrong": {}}
+        settings = load(
+            {"mcpServers": servers, "endpoints": {"e": {"url": "wss://h/", "servers": ["clok", "!wrong", "!zzz", "*"]}}}
+        )
+        assert [text.partition("endpoint ")[2] for text in settings.warnings] == [
+            '\'e\': there is no server "clok"; did you mean "clock"?',
+            "'e': there is no server \"zzz\"",
+        ]
+
+    def test_an_empty_list_of_endpoints_is_none_at_all(self, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MCP_ENDPOINT", "wss://h/?token=123456")
+        assert list(load({"endpoints": {}}).endpoints) == ["default"]
+
+    def test_a_word_where_a_list_belongs_is_told_without_jargon(self, load: Load) -> None:
+        settings = load({"mcpServers": {"a": {"command": "x", "args": "y"}}})
+        assert settings.problems["mcpServers.a"].endswith("args: Input should be a list in square brackets")
+
     def test_of_two_endpoints_with_one_address_the_first_counts(self, load: Load) -> None:
         same = "wss://h/?token=123456"
         settings = load({"endpoints": {"off": {"url": same, "disabled": True}, "a": same, "b": {"url": same}}})

@@ -125,9 +125,10 @@ class _Loader:
         self._warn_unknown("the settings", self.data, _TOP_KEYS)
         servers = self._section("mcpServers", self._server)
         endpoints = self._section("endpoints", self._endpoint)
-        if "endpoints" not in self.data and (url := self.environ.get(ENDPOINT_VARIABLE)):
+        if not self.data.get("endpoints") and (url := self.environ.get(ENDPOINT_VARIABLE)):
             endpoints = {"default": self._checked(EndpointSettings(name="default", url=url))}
         endpoints = self._distinct(endpoints)
+        self._warn_of_unknown_servers(endpoints.values())
         bridge = self._build(BridgeSettings, ("bridge",), self.data.get("bridge") or {})
         return Settings(
             servers=servers,
@@ -236,6 +237,16 @@ class _Loader:
             hint = f'; did you mean "{near[0]}"?' if near else ""
             self.warnings.append(f'{self._at(key)}: {what}: unknown key "{key}" is ignored{hint}')
 
+    def _warn_of_unknown_servers(self, endpoints: Iterable[EndpointSettings]) -> None:
+        known = [*(self.data.get("mcpServers") or {}), "*"]
+        for endpoint in endpoints:
+            for name in (word.removeprefix("!") for word in endpoint.servers):
+                if name not in known:
+                    near = difflib.get_close_matches(name, known, n=1)
+                    hint = f'; did you mean "{near[0]}"?' if near else ""
+                    where = self._at("endpoints", endpoint.name)
+                    self.warnings.append(f'{where}: endpoint {endpoint.name!r}: there is no server "{name}"{hint}')
+
     def _at(self, *keys: str) -> str:
         return f"{self.path}:{source.place_of(self.text, *keys)}" if self.path else "the settings"
 
@@ -263,7 +274,7 @@ def _sentences(error: ValidationError) -> Iterable[str]:
     """One sentence for each mistake; a value is shown only where it cannot be a secret."""
     for mistake in error.errors(include_url=False):
         place = ".".join(str(part) for part in mistake["loc"])
-        text = mistake["msg"].removeprefix("Value error, ")
+        text = mistake["msg"].removeprefix("Value error, ").replace("valid tuple", "list in square brackets")
         given = mistake["input"]
         shown = f" (it is {given!r})" if isinstance(given, bool | int | float) or place in _OPEN_FIELDS else ""
         yield f"{place}: {text}{shown}" if place else text
