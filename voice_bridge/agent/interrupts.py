@@ -18,8 +18,8 @@ class Interrupted(Exception):
 async def interruptible(work: Awaitable[T]) -> T:
     """The work's result. Raises `Interrupted` when SIGINT came first; the work was cancelled then, in good order."""
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
+    # A task of its own: libraries that are cancelled while they connect may cancel once more, after the end.
+    task = asyncio.ensure_future(work)
     stopped = False
 
     def stop() -> None:
@@ -32,11 +32,11 @@ async def interruptible(work: Awaitable[T]) -> T:
     with suppress(NotImplementedError):  # Windows: the runner's own handler ends the program
         loop.add_signal_handler(signal.SIGINT, stop)
     try:
-        return await work
+        return await task
     except asyncio.CancelledError:
-        if not stopped:
+        caller = asyncio.current_task()
+        if not stopped or (caller is not None and caller.cancelling()):
             raise
-        task.uncancel()
         raise Interrupted from None
     finally:
         with suppress(NotImplementedError):
