@@ -91,6 +91,13 @@ def test_the_average_salary_goes_from_the_database_to_the_calculator(api: Messag
     assert api.refusals == []
 
 
+def test_json_says_why_there_is_no_answer(api: MessagesAPI, settings: Path) -> None:
+    api.replies = [Reply([])]
+    done = run("agent", "what?", "--config", str(settings), "--json")
+    assert "gave no answer" in json.loads(done.stdout)["error"]
+    assert done.returncode == 1
+
+
 def test_the_plain_output_is_the_answer_then_rounds_and_numbered_calls(api: MessagesAPI, settings: Path) -> None:
     api.replies = [calls(("echo", {"text": "x"}), ("fail", {}), say="Wait."), text("It is **x**.")]
     done = run("agent", "what?", "--config", str(settings))

@@ -103,6 +103,8 @@ async def _answer(question: str, settings: Settings, options: Options, store: St
             outcome.result = running.answer.to_dict() | {"conversation": running.conversation.id}
         if not outcome.as_json:
             put(sys.stdout, f"\n{summary(answer)}")
+        elif not answer.answer:
+            outcome.result["error"] = answer.incomplete
         say(f"Tokens: {answer.usage}")
         return 0 if answer.answer else 1
 
