@@ -237,16 +237,14 @@ def _passage_id(path: Path, number: int) -> str:
 
 
 def _metadata(each: _Prepared, number: int, passage: Passage) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
+    return {
         "source": each.file.label,
         "title": passage.title,
         "path": str(each.file.path),
         "file_hash": each.file_hash,
         "chunk": number,
         "chunks": len(each.passages),
+        # None takes away what an earlier passage of this id had: Chroma's upsert merges metadata.
+        "heading": passage.heading or None,
+        "page": passage.page,
     }
-    if passage.heading:
-        metadata["heading"] = passage.heading
-    if passage.page is not None:
-        metadata["page"] = passage.page
-    return metadata

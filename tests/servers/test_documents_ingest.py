@@ -118,6 +118,17 @@ def test_an_unchanged_file_is_skipped_and_a_changed_one_replaced(tmp_path: Path,
     assert only["text"] == "Pears do not keep."
 
 
+def test_a_heading_that_is_gone_is_not_kept(tmp_path: Path, files: Path) -> None:
+    store = tmp_path / "store"
+    run(store, files)
+    (files / "a.md").write_text("Pears do not keep.\n")
+    run(store, files)
+    search = search_in(store)
+    (found,) = search.search("pears", 1, where={"source": "notes/a.md"})["results"]
+    assert found["heading"] == "a", "not the file's own title"
+    search.close()
+
+
 def test_a_deleted_file_is_reported_and_removed_on_request(tmp_path: Path, files: Path) -> None:
     store = tmp_path / "store"
     run(store, files)
