@@ -233,8 +233,8 @@ def _filtered(collection: Collection, where: dict[str, Any]) -> list[str]:
         if type(error).__name__ not in ("ValueError", "InvalidArgumentError"):
             raise
         raise DocumentsError(
-            f'The filter `where` is not one Chroma understands: {error}. Write it like {{"source": "notes.md"}} '
-            "or leave it out."
+            f'The filter `where` is not one Chroma understands: {error}. Write it like {{"source": "notes.md"}}, '
+            'two of them as {"$and": […, …]}, or leave it out.'
         ) from error
     return ids
 

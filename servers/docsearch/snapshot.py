@@ -70,18 +70,19 @@ def _copy(store: Path, target: Path, files: Signature) -> None:
         shutil.copyfile(store / name, copied)
 
 
-def schema_version(database: Path) -> dict[str, int]:
+def schema_version(database: Path, store: Path | None = None) -> dict[str, int]:
     """The newest migration of each part of a store's database, as Chroma numbers them.
 
-    Raises DocumentsError when the file is not a Chroma database. Opens it read-only.
+    Raises DocumentsError when the file is not a Chroma database; it names `store`, when `database` is in a copy
+    of that. Opens it read-only.
     """
     try:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             rows = connection.execute("SELECT dir, max(version) FROM migrations GROUP BY dir").fetchall()
     except sqlite3.Error as error:
         raise DocumentsError(
-            f"{database} is not a Chroma database, or is damaged ({error}). Point DOCMIND_CHROMA_PATH at "
-            "another folder, or restore it from a backup."
+            f"{store / DATABASE if store else database} is not a Chroma database, or is damaged ({error}). Point "
+            "DOCMIND_CHROMA_PATH at another folder, or restore it from a backup."
         ) from error
     return {str(part): int(version) for part, version in rows}
 

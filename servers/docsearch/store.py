@@ -74,7 +74,7 @@ class FolderStore:
         started = time.monotonic()
         self._copy, self._state = snapshot.copy_store(self._path)
         self._rest_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
-        version = snapshot.schema_version(self._copy / snapshot.DATABASE)
+        version = snapshot.schema_version(self._copy / snapshot.DATABASE, self._path)
         self._client = open_folder(self._copy, self._path, version)
 
 

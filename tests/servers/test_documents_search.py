@@ -112,7 +112,7 @@ def test_a_store_that_a_newer_chroma_broke_names_the_upgrade(store: Path) -> Non
 
 def test_a_damaged_store_is_told(store: Path) -> None:
     (store / "chroma.sqlite3").write_bytes(b"garbage " * 1000)
-    with pytest.raises(DocumentsError, match="not a Chroma database, or is damaged"):
+    with pytest.raises(DocumentsError, match=f"^{store}/chroma.sqlite3 is not a Chroma database, or is damaged"):
         search_in(store).search("bees")
 
 
