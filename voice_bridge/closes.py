@@ -29,7 +29,7 @@ _CLOSE_WORDS = {
 }
 _STATUS_WORDS = {
     404: "there is nothing at that address; check the endpoint's URL",
-    407: "the proxy wants a login; put it into the proxy variable as http://user:password@host:port",
+    407: "the proxy wants a login; put user:password@ before the host in the proxy variable",
     429: "the cloud says: too many connections",
 }
 LONGEST_RETRY_AFTER = 3600.0

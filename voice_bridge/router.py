@@ -302,7 +302,7 @@ class Router:
             return self._own_answered(server, item.ask, result, error, now)
         if result is None:
             if error is not None and jsonrpc.is_error(error):
-                return [_refused_by_server(item, error)]
+                return [_error_to(item, error)]
             said = "neither a result nor an error" if error is None else f"an odd error: {error_text(error)}"
             return [_failed(item, jsonrpc.INTERNAL_ERROR, f"server {server.name} answered with {said}")]
         return [_delivered(item, server, result)]
@@ -389,7 +389,7 @@ def _delivered(call: Call, server: Server, result: bytes | Raw) -> Send:
     return Send(client.key, jsonrpc.result(call.id, result))
 
 
-def _refused_by_server(call: Call, error: bytes | Raw) -> Send:
+def _error_to(call: Call, error: bytes | Raw) -> Send:
     limit = call.client.view.max_result_bytes
     if limit is not None:
         error = shaping.fit_error(bytes(error), limit - len(call.id) - shaping.FRAME)
@@ -397,7 +397,7 @@ def _refused_by_server(call: Call, error: bytes | Raw) -> Send:
 
 
 def _failed(call: Call, code: int, text: str) -> Send:
-    return Send(call.client.key, jsonrpc.error(call.id, code, text))
+    return _error_to(call, jsonrpc.dump({"code": code, "message": text}))
 
 
 def _refused(client: Client, code: int, text: str, now: float) -> list[Send]:
