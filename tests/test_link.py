@@ -491,7 +491,7 @@ async def test_a_proxy_in_the_environment_is_used_or_its_trouble_explained(tmp_p
             for proxy, line in (
                 (f"http://127.0.0.1:{a}", "connected"),
                 (f"http://{LOGIN}@127.0.0.1:{b}", "connected"),
-                (f"http://127.0.0.1:{b}", "not connected: the proxy wants a login; put it into .*; next try in"),
+                (f"http://127.0.0.1:{b}", "not connected: the proxy wants a login; put user:password@ .*; next try in"),
                 (f"http://127.0.0.1:{c}", r"not connected: the proxy refused to connect \(HTTP 403\); next try in"),
                 ("socks5://127.0.0.1:1", r"not connected: .*SOCKS.*pip install python-socks\[asyncio\]; next try in"),
                 ("gopher://127.0.0.1:1", "not connected: the proxy variable holds no proxy's address; .*next try in"),
