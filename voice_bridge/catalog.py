@@ -23,7 +23,6 @@ from voice_bridge.log import LOG
 LONGEST_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CUT = re.compile(r"_[0-9a-f]{8}$")
 _NO_RULES = ToolRules()
 _NO_SCHEMA: Final = Raw(b'{"type":"object"}')
 _TOOL_MEMBERS: Final[Mapping[str, bytes]] = {

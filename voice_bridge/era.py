@@ -24,7 +24,7 @@ SUBSCRIPTION_KEY: Final = _PREFIX + "subscriptionId"
 CAPABILITIES: Final[Mapping[str, object]] = {"sampling": {}, "elicitation": {}, "roots": {}}
 INFO: Final = {"name": "mcp-voice-bridge", "version": __version__}
 _VERSION_MEMBER = jsonrpc.dump(VERSION_KEY)
-_OUR_ENVELOPE: Final = {
+_OUR_ENVELOPE: Final[Mapping[str, Raw]] = {
     VERSION_KEY: Raw(jsonrpc.dump(MODERN)),
     _PREFIX + "clientInfo": Raw(jsonrpc.dump(INFO)),
     _PREFIX + "clientCapabilities": Raw(b"{}"),
@@ -38,22 +38,30 @@ _UNCACHED: Final = b'"ttlMs":0,"cacheScope":"private"'
 LISTED_MEMBERS: Final = COMPLETE + b"," + _UNCACHED + b"," + _SERVER_INFO_META
 
 
+def _text_in_meta(params: bytes | Raw, key: str, member: bytes) -> str | None:
+    """A text in a request's `_meta`; params that do not hold the member's bytes at all are not parsed."""
+    if member not in bytes(params):
+        return None
+    value = jsonrpc.load(jsonrpc.members(jsonrpc.members(params).get("_meta", b"")).get(key, b"null"))
+    return value if isinstance(value, str) else None
+
+
+def _with_meta(params: bytes | Raw, added: Mapping[str, Raw]) -> bytes:
+    """The params with members laid over those of `_meta`."""
+    members = jsonrpc.members(params)
+    members["_meta"] = Raw(jsonrpc.dump({**jsonrpc.members(members.get("_meta", b"")), **added}))
+    return jsonrpc.dump(members)
+
+
 def version_of(params: bytes | Raw) -> str | None:
     """The protocol version in a request's envelope; None for a request of the older era."""
-    if _VERSION_MEMBER not in bytes(params):
-        return None
-    version = jsonrpc.load(jsonrpc.members(jsonrpc.members(params).get("_meta", b"")).get(VERSION_KEY, b"null"))
-    return version if isinstance(version, str) else None
+    return _text_in_meta(params, VERSION_KEY, _VERSION_MEMBER)
 
 
 def enveloped(params: bytes | Raw, log_level: str | None = None) -> bytes:
     """The params of an older client's request, fit for a server of the new era."""
-    members = jsonrpc.members(params)
-    meta = {**jsonrpc.members(members.get("_meta", b"")), **_OUR_ENVELOPE}
-    if log_level is not None:
-        meta[LOG_LEVEL_KEY] = Raw(jsonrpc.dump(log_level))
-    members["_meta"] = Raw(jsonrpc.dump(meta))
-    return jsonrpc.dump(members)
+    level = {} if log_level is None else {LOG_LEVEL_KEY: Raw(jsonrpc.dump(log_level))}
+    return _with_meta(params, {**_OUR_ENVELOPE, **level})
 
 
 def unenveloped(params: bytes | Raw) -> bytes:
@@ -67,10 +75,7 @@ def unenveloped(params: bytes | Raw) -> bytes:
 
 def log_level(params: bytes | Raw) -> str | None:
     """The level from which on a request of the new era wants to hear log messages (SEP-2577)."""
-    if _LOG_LEVEL_MEMBER not in bytes(params):
-        return None
-    level = jsonrpc.load(jsonrpc.members(jsonrpc.members(params).get("_meta", b"")).get(LOG_LEVEL_KEY, b"null"))
-    return level if isinstance(level, str) else None
+    return _text_in_meta(params, LOG_LEVEL_KEY, _LOG_LEVEL_MEMBER)
 
 
 def completed(result: bytes | Raw, method: str) -> bytes:
@@ -94,20 +99,12 @@ def discovered(capabilities: bytes, instructions: bytes) -> bytes:
 
 def stamped(params: bytes, subscription: bytes) -> bytes:
     """The params of a notification, marked as belonging to a subscription (SEP-2575)."""
-    members = jsonrpc.members(params) if params else {}
-    meta = jsonrpc.members(members.get("_meta", b""))
-    meta[SUBSCRIPTION_KEY] = Raw(subscription)
-    members["_meta"] = Raw(jsonrpc.dump(meta))
-    return jsonrpc.dump(members)
+    return _with_meta(params, {SUBSCRIPTION_KEY: Raw(subscription)})
 
 
 def with_token(params: bytes | Raw, token: bytes) -> bytes:
     """The params with another progress token in `_meta`."""
-    members = jsonrpc.members(params)
-    meta = jsonrpc.members(members.get("_meta", b""))
-    meta["progressToken"] = Raw(token)
-    members["_meta"] = Raw(jsonrpc.dump(meta))
-    return jsonrpc.dump(members)
+    return _with_meta(params, {"progressToken": Raw(token)})
 
 
 NEEDS_INPUT: Final = "needs input that this client cannot give"

@@ -6,7 +6,6 @@
     ├── UsageError              the command line or the environment is wrong; exit status 2
     │   └── ConfigError         the settings file is wrong: file, line and column where known
     ├── ServerError             an MCP server could not be started, or ended
-    ├── EndpointError           the cloud's endpoint could not be reached, or refused us
     ├── CallError               a tool call that the router or a server answered with a JSON-RPC error
     ├── ModelError              the agent's model did not answer (voice_bridge.agent.errors; TooLong, Refused below it)
     └── StoreError              the agent's conversations could not be kept (voice_bridge.agent.errors)
@@ -31,10 +30,6 @@ class ConfigError(UsageError):
 
 class ServerError(VoiceBridgeError):
     """An MCP server could not be started, or ended."""
-
-
-class EndpointError(VoiceBridgeError):
-    """The cloud's endpoint could not be reached, or refused the bridge."""
 
 
 class CallError(VoiceBridgeError):

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
 from urllib.request import getproxies, proxy_bypass
@@ -56,14 +56,10 @@ class Exchange(Protocol):
 
 @dataclass(slots=True)
 class LinkStatus:
-    """What a person wants to know of one link."""
+    """How a link fares: whether its connection was greeted, and why the last one ended or never came about."""
 
-    name: str
-    connected: bool = False
     greeted: bool = False
     reason: str = ""
-    dials: int = 0
-    since: float = field(default_factory=time.monotonic)
 
 
 class Redial(Exception):
@@ -75,7 +71,7 @@ class Link:
 
     def __init__(self, name: str, endpoint: EndpointSettings, bridge: BridgeSettings, exchange: Exchange) -> None:
         self.name, self.endpoint = name, endpoint
-        self.status = LinkStatus(name)
+        self.status = LinkStatus()
         self.bridge, self._exchange = bridge, exchange
         self._backoff = Backoff(bridge.min_backoff, bridge.max_backoff, bridge.stable_after)
         self._replaced: deque[float] = deque(maxlen=REPLACEMENTS_UNTIL_WARNING)
@@ -85,13 +81,11 @@ class Link:
         """Dials once `ready` has returned, and again and again."""
         await ready()
         while True:
-            self.status.dials += 1
             session = _Session(self, self._exchange)
             try:
                 await session.carry()
             except Redial:
                 LOG.info("%s: the tools changed; dialling anew so that the cloud reads them", self.name)
-                self.status.connected = False
                 carried = session.lived or 0.0
                 if carried < self.bridge.stable_after:  # tools that change all the time must not become a storm
                     await asyncio.sleep(self._backoff.after_session(carried))
@@ -132,7 +126,7 @@ class Link:
             text += f"; the largest was {session.connection.largest_sent:,} bytes: set maxResultBytes for this endpoint"
         if verdict.kind == "replaced" and self._quarrelling():
             text += "; again and again: another bridge seems to use this token"
-        self.status.connected, self.status.reason, self.status.since = False, text, time.monotonic()
+        self.status.reason = text
         what = "not connected"
         if lived is not None:
             code = f" with code {verdict.code}" if verdict.code is not None else ""
@@ -181,7 +175,7 @@ class _Session:
             self.opened_at = time.monotonic()
             self.connection.ask_for_a_pong()
             LOG.info("%s: connected", link.name)
-            link.status.connected, link.status.reason, link.status.since = True, "", time.monotonic()
+            link.status.reason = ""
             self._key = self._exchange.opened(self._deliver)
             try:
                 for data in self._early:

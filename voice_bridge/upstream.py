@@ -18,6 +18,7 @@ from voice_bridge.log import LOG, Quota
 
 State = Literal["starting", "ready", "down"]
 MOST_PAGES = 1000
+_TRIED_VERSIONS: Final = (era.LATEST_HANDSHAKE, era.MODERN, era.HANDSHAKE_VERSIONS[0])
 LISTS: Final[Mapping[str, tuple[str, str]]] = {
     "tools": ("tools/list", "tools"),
     "prompts": ("prompts/list", "prompts"),
@@ -67,7 +68,7 @@ class Server:
         self.log_quota = Quota()
         self._reading: dict[str, _Reading] = {}
         self._stale: set[str] = set()
-        self._versions = [era.LATEST_HANDSHAKE, era.MODERN, era.HANDSHAKE_VERSIONS[0]]
+        self._versions: list[str] = []
 
     @property
     def offer(self) -> Offer:
@@ -79,7 +80,7 @@ class Server:
         self.state, self.reason, self.failure, self.modern = "starting", "it is still starting", None, False
         self._reading.clear()
         self._stale.clear()
-        self._versions = [era.LATEST_HANDSHAKE, era.MODERN, era.HANDSHAKE_VERSIONS[0]]
+        self._versions = list(_TRIED_VERSIONS)
         return self._try_next_version()
 
     def _try_next_version(self) -> list[Ask]:
