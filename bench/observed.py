@@ -13,8 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from voice_bridge import config, log, platforms
-from voice_bridge.bridge import Bridge
+from voice_bridge import config, log
+from voice_bridge.ports.servers import process as platforms
+from voice_bridge.runtime.daemon import Bridge
 
 INTERVAL = 0.25
 

@@ -26,8 +26,8 @@ import psutil
 
 from voice_bridge import config
 from voice_bridge.config import Settings
-from voice_bridge.hub import Hub
-from voice_bridge.local import LocalClient
+from voice_bridge.ports.clients.local import LocalClient
+from voice_bridge.runtime.runtime import Hub
 
 Json = dict[str, Any]
 

@@ -21,9 +21,9 @@ from voice_bridge.agent.tools import ToolSource
 from voice_bridge.config import Settings
 from voice_bridge.config.loader import environment
 from voice_bridge.errors import UsageError
-from voice_bridge.hub import Hub
 from voice_bridge.paths import data_dir
-from voice_bridge.supervisor import State
+from voice_bridge.runtime.runtime import Hub
+from voice_bridge.runtime.supervisor import State
 
 _EXTRA = ("anthropic", "prompt_toolkit", "rich")
 # With none of these only the SDK can tell whether there is a profile to use.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voice_bridge import platforms
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
 from voice_bridge.errors import UsageError, VoiceBridgeError
+from voice_bridge.ports.servers import process as platforms
 
 if TYPE_CHECKING:
     from voice_bridge.agent.events import Event

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from voice_bridge import platforms
 from voice_bridge.cli.agent import Deny, Latest, MaxIterations, MaxTokens, Model, Resume, Yes
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
+from voice_bridge.ports.servers import process as platforms
 
 if TYPE_CHECKING:
     from voice_bridge.agent.startup import Options

@@ -11,16 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from voice_bridge import log, platforms
-from voice_bridge.bridge import NO_ENDPOINT
+from voice_bridge import log
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import EndpointSettings, Settings
 from voice_bridge.errors import UsageError
-from voice_bridge.hub import Hub
-from voice_bridge.link import Link
-from voice_bridge.lock import EndpointLock
 from voice_bridge.log import plural
-from voice_bridge.supervisor import State
+from voice_bridge.ownership.lock import EndpointLock
+from voice_bridge.ports.clients.endpoint import Link
+from voice_bridge.ports.servers import process as platforms
+from voice_bridge.runtime.daemon import NO_ENDPOINT
+from voice_bridge.runtime.runtime import Hub
+from voice_bridge.runtime.supervisor import State
 
 HANDSHAKE_WITHIN = 15.0
 BYTES_A_TOKEN = 4

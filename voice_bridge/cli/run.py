@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from voice_bridge import platforms
-from voice_bridge.bridge import Bridge
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
+from voice_bridge.ports.servers import process as platforms
+from voice_bridge.runtime.daemon import Bridge
 
 
 def run(

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from voice_bridge import platforms
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
-from voice_bridge.hub import Hub
 from voice_bridge.log import plural
-from voice_bridge.supervisor import State
+from voice_bridge.ports.servers import process as platforms
+from voice_bridge.runtime.runtime import Hub
+from voice_bridge.runtime.supervisor import State
 
 
 def tools(

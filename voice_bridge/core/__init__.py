@@ -1,0 +1,1 @@
+"""What the bridge decides. Pure: events in, effects out, the clock passed in."""

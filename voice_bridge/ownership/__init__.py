@@ -1,0 +1,1 @@
+"""Who may dial an endpoint."""

@@ -1,0 +1,1 @@
+"""Where bytes enter and leave."""

@@ -1,0 +1,1 @@
+"""Who ask: clouds on a WebSocket, callers in this process."""

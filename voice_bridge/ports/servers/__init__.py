@@ -1,0 +1,1 @@
+"""Who answer: child processes and remote servers."""

@@ -1,0 +1,1 @@
+"""Carries effects out and supervises every long-lived task."""
