@@ -14,8 +14,9 @@ from tests.agent.messages_api import _check_block, _check_tools
 from voice_bridge.agent.history import tool_result
 from voice_bridge.agent.results import cut, to_content
 from voice_bridge.agent.schemas import UnusableSchema, repair
-from voice_bridge.agent.screen import printable, split_paragraphs
+from voice_bridge.agent.screen import split_paragraphs
 from voice_bridge.agent.tools import NoTools, toolbox
+from voice_bridge.text import printable
 
 Json = dict[str, Any]
 STRING = {"type": "string"}

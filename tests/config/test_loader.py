@@ -13,7 +13,7 @@ import pytest
 from voice_bridge import config
 from voice_bridge.config import Settings
 from voice_bridge.errors import ConfigError, UsageError
-from voice_bridge.log import mask
+from voice_bridge.secrets import mask
 
 Load = Callable[..., Settings]
 PY = {"command": "python3"}

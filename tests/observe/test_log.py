@@ -11,8 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidURI
 
-from voice_bridge import log
-from voice_bridge.log import LOG, LONGEST_LINE, Quota, configure, duration, keep_secret, mask, plural
+from voice_bridge import secrets
+from voice_bridge.log import LOG, configure
+from voice_bridge.quota import Quota
+from voice_bridge.secrets import keep_secret, mask
+from voice_bridge.text import LONGEST_LINE, duration, plural
 
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.eyJ1c2VySWQiOjF9.c2lnbmF0dXJl"
 URL = f"wss://api.example.com/mcp/?token={TOKEN}"
@@ -20,7 +23,7 @@ URL = f"wss://api.example.com/mcp/?token={TOKEN}"
 
 @pytest.fixture(autouse=True)
 def own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_secrets", set[str]())
+    monkeypatch.setattr(secrets, "_secrets", set[str]())
 
 
 @pytest.fixture
@@ -95,7 +98,7 @@ def test_short_and_empty_words_are_not_masked() -> None:
 @given(st.text(), st.text(min_size=6), st.text())
 def test_masking_leaves_no_trace_of_the_secret(before: str, secret: str, after: str) -> None:
     assume("*" not in secret)
-    log._secrets.clear()
+    secrets._secrets.clear()
     keep_secret(secret)
     assert secret not in mask(before + secret + after)
 

@@ -16,7 +16,8 @@ from websockets.http11 import Response
 
 from tests.support import TOKEN
 from voice_bridge.errors import UsageError
-from voice_bridge.ports.clients.close_codes import LONGEST_RETRY_AFTER, Kind, judge, retry_after
+from voice_bridge.ports.clients.close_codes import Kind, judge
+from voice_bridge.retry_after import LONGEST, retry_after
 
 URL = f"wss://cloud.example/mcp/?token={TOKEN}"
 
@@ -124,7 +125,7 @@ def test_a_failed_dial_is_explained_without_the_address(error: Exception, words:
     ("value", "seconds"),
     [
         (None, None), ("30", 30), (" 7 ", 7), ("0", 0), ("-5", None), ("soon", None), ("", None), ("²", None),
-        ("1.5", None), ("9" * 400, LONGEST_RETRY_AFTER), ("31536000", LONGEST_RETRY_AFTER),
+        ("1.5", None), ("9" * 400, LONGEST), ("31536000", LONGEST),
         (formatdate(1_000_060, usegmt=True), 60), (formatdate(999_000, usegmt=True), 0),
         ("Mon, 99 Foo 99999 00:00:00 GMT", None),
     ],

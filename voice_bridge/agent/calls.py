@@ -13,7 +13,7 @@ from voice_bridge.agent.history import Block
 from voice_bridge.agent.results import to_content
 from voice_bridge.agent.tools import Tool, Toolbox
 from voice_bridge.errors import VoiceBridgeError
-from voice_bridge.log import mask
+from voice_bridge.secrets import mask
 
 if TYPE_CHECKING:
     from voice_bridge.agent.loop import Agent

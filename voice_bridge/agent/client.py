@@ -21,7 +21,7 @@ from voice_bridge.agent.failures import RAISED, BrokenOff, Explainer
 from voice_bridge.agent.history import Block, Message
 from voice_bridge.backoff import Backoff
 from voice_bridge.errors import UsageError
-from voice_bridge.log import keep_secret, mask
+from voice_bridge.secrets import keep_secret, mask
 
 SET_UP = (
     "the agent needs a model: set ANTHROPIC_API_KEY to a key from platform.claude.com, in the environment or the "

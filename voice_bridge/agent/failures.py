@@ -16,7 +16,7 @@ import httpx2
 
 from voice_bridge.agent.errors import ModelError, Refused, TooLong
 from voice_bridge.agent.screen import one_line
-from voice_bridge.log import mask
+from voice_bridge.secrets import mask
 
 _LONGEST_WAIT = 120.0
 _BUSY = {408, 409, 429, 529}

@@ -9,7 +9,6 @@ import io
 import os
 import sys
 import time
-import unicodedata
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from voice_bridge.agent.events import (
@@ -25,6 +24,8 @@ from voice_bridge.agent.events import (
     ToolStarted,
     Waiting,
 )
+from voice_bridge.text import one_line as fitted
+from voice_bridge.text import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 300
 _FRAME_SECONDS = 0.08
-_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Screen(Protocol):
@@ -45,16 +45,6 @@ class Screen(Protocol):
 
     def end(self) -> None:
         """Leaves the screen tidy when a turn ends early."""
-
-
-def printable(text: str) -> str:
-    """`text` with the characters that could steer a terminal written as escapes; line breaks and tabs stay."""
-    return "".join(c if c in "\n\t" or not _steers(c) else ascii(c)[1:-1] for c in text)
-
-
-def _steers(char: str) -> bool:
-    """True for control characters and for those that turn the direction of what follows (Unicode TR9)."""
-    return unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _DIRECTIONS
 
 
 def put(out: TextIO, text: str) -> None:
@@ -74,8 +64,7 @@ def tolerant(out: TextIO) -> TextIO:
 
 def one_line(text: str, limit: int = _LONGEST_LINE) -> str:
     """The text on one line of at most `limit` characters."""
-    line = " ".join(printable(text).split())
-    return line if len(line) <= limit else f"{line[:limit]} …"
+    return fitted(" ".join(printable(text).split()), limit)
 
 
 class PlainScreen:

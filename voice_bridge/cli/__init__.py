@@ -11,6 +11,7 @@ import typer
 
 from voice_bridge import __version__, log
 from voice_bridge.errors import UsageError, VoiceBridgeError
+from voice_bridge.secrets import mask
 
 # Only the module of the command in use is imported: the daemon pays for nothing else.
 COMMANDS: Final[Mapping[str, str]] = {
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _say(error: VoiceBridgeError) -> None:
-    print(f"voice-bridge: {log.mask(str(error))}", file=sys.stderr)
+    print(f"voice-bridge: {mask(str(error))}", file=sys.stderr)
 
 
 def _app(words: Sequence[str]) -> Any:

@@ -15,13 +15,14 @@ from voice_bridge import log
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import EndpointSettings, Settings
 from voice_bridge.errors import UsageError
-from voice_bridge.log import plural
 from voice_bridge.ownership.lock import EndpointLock
 from voice_bridge.ports.clients.endpoint import Link
 from voice_bridge.ports.servers import process as platforms
 from voice_bridge.runtime.daemon import NO_ENDPOINT
 from voice_bridge.runtime.runtime import Hub
 from voice_bridge.runtime.supervisor import State
+from voice_bridge.secrets import mask
+from voice_bridge.text import plural
 
 HANDSHAKE_WITHIN = 15.0
 BYTES_A_TOKEN = 4
@@ -73,7 +74,7 @@ class _Report:
 
     def _bad(self, text: str) -> None:
         self._faults += 1
-        print(f"  WRONG {log.mask(text)}")
+        print(f"  WRONG {mask(text)}")
 
     def _say_settings(self) -> None:
         print(f"Settings: {self._settings.source or 'none, a script was named'}")

@@ -9,10 +9,10 @@ import typer
 
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
-from voice_bridge.log import plural
 from voice_bridge.ports.servers import process as platforms
 from voice_bridge.runtime.runtime import Hub
 from voice_bridge.runtime.supervisor import State
+from voice_bridge.text import plural
 
 
 def tools(

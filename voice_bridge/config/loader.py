@@ -25,7 +25,7 @@ from voice_bridge.config.models import (
     ToolRules,
 )
 from voice_bridge.errors import ConfigError, UsageError
-from voice_bridge.log import keep_secret
+from voice_bridge.secrets import keep_secret
 
 ENDPOINT_VARIABLE = "MCP_ENDPOINT"
 CONFIG_VARIABLE = "MCP_CONFIG"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from voice_bridge.core.catalog import Catalog
-from voice_bridge.log import Quota
+from voice_bridge.quota import Quota
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 

@@ -13,8 +13,9 @@ from msgspec import Raw
 
 from voice_bridge.config import ToolRules
 from voice_bridge.core.catalog import Offer
-from voice_bridge.log import LOG, Quota
+from voice_bridge.log import LOG
 from voice_bridge.protocol import era, jsonrpc
+from voice_bridge.quota import Quota
 
 State = Literal["starting", "ready", "down"]
 MOST_PAGES = 1000

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from voice_bridge.backoff import Backoff
 from voice_bridge.config import BridgeSettings, ServerSettings
 from voice_bridge.errors import ServerError
-from voice_bridge.log import LOG, duration, plural
+from voice_bridge.log import LOG
 from voice_bridge.ports.servers.stdio import Child, Oversized
+from voice_bridge.text import duration, plural
 
 if TYPE_CHECKING:
     from voice_bridge.ports.servers.http import RemoteSession

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import os
 import socket
 import ssl
@@ -14,6 +13,7 @@ from websockets import exceptions as ws
 from websockets.datastructures import Headers
 
 from voice_bridge.errors import UsageError
+from voice_bridge.retry_after import retry_after
 
 Kind = Literal["rejected", "transient", "replaced", "too_large"]
 RENEW = "copy a new token from the console into MCP_ENDPOINT"
@@ -32,7 +32,6 @@ _STATUS_WORDS = {
     407: "the proxy wants a login; put user:password@ before the host in the proxy variable",
     429: "the cloud says: too many connections",
 }
-LONGEST_RETRY_AFTER = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +122,6 @@ def _proxy(error: BaseException) -> Verdict:
         code = error.response.status_code
         return Verdict("transient", _STATUS_WORDS.get(code, "the proxy refused to connect") + f" (HTTP {code})", code)
     return Verdict("transient", "the proxy could not be used; check HTTPS_PROXY and NO_PROXY")
-
-
-def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds from a Retry-After header: a number or a date (RFC 9110 §10.2.3), an hour at most.
-
-    None when absent or senseless.
-    """
-    if value is None:
-        return None
-    value = value.strip()
-    try:
-        if value.isascii() and value.isdigit():
-            seconds = float(value)
-        else:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
 
 
 def _first_words(error: BaseException) -> str:

@@ -21,10 +21,11 @@ from voice_bridge import __version__
 from voice_bridge.backoff import Backoff
 from voice_bridge.config import BridgeSettings, EndpointSettings
 from voice_bridge.errors import UsageError
-from voice_bridge.log import LOG, duration
+from voice_bridge.log import LOG
 from voice_bridge.ports.clients.close_codes import Verdict, judge
 from voice_bridge.ports.clients.dial import reach
 from voice_bridge.ports.clients.websocket import Connection, Pulse
+from voice_bridge.text import duration
 
 OPEN_TIMEOUT = 20.0
 CLOSE_TIMEOUT = 2.0

@@ -29,11 +29,12 @@ from msgspec import UNSET, Raw
 from voice_bridge.backoff import Backoff
 from voice_bridge.config import ServerSettings
 from voice_bridge.errors import ServerError
-from voice_bridge.log import LOG, keep_secret, mask
+from voice_bridge.log import LOG
 from voice_bridge.ports.servers.headers import Routing
 from voice_bridge.ports.servers.http_client import HELD, Client, message_is_open_ended
 from voice_bridge.ports.servers.stdio import Oversized
 from voice_bridge.protocol import jsonrpc
+from voice_bridge.secrets import keep_secret, mask
 
 GRACE = 2.0
 _LISTS: Final = ("tools", "prompts", "resources")

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from voice_bridge.config import ServerSettings
 from voice_bridge.errors import ServerError
-from voice_bridge.log import LOG, Quota
+from voice_bridge.log import LOG
 from voice_bridge.ports.servers import process as platforms
+from voice_bridge.quota import Quota
 
 GRACE = 2.0
 AFTER_EXIT = 0.2
