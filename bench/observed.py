@@ -13,8 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from voice_bridge import config, log
-from voice_bridge.ports.servers import process as platforms
+from voice_bridge import config
+from voice_bridge.observe import log
+from voice_bridge.ports.servers import process
 from voice_bridge.runtime.daemon import Bridge
 
 INTERVAL = 0.25
@@ -38,7 +39,7 @@ async def observe() -> None:
 
 async def main(path: Path) -> None:
     """Runs the bridge on a settings file until a signal ends it."""
-    bridge = Bridge(config.load(path), lambda: config.load(path))
+    bridge = Bridge(config.load(path), lambda: config.load(path), [log.Reader()])
     async with asyncio.TaskGroup() as tasks:
         observer = tasks.create_task(observe())
         await bridge.run()
@@ -47,4 +48,4 @@ async def main(path: Path) -> None:
 
 if __name__ == "__main__":
     log.configure()
-    platforms.run(main(Path(sys.argv[1])))
+    process.run(main(Path(sys.argv[1])))

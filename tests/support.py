@@ -26,14 +26,16 @@ import psutil
 
 from voice_bridge import config
 from voice_bridge.config import Settings
+from voice_bridge.observe import log
 from voice_bridge.ports.clients.local import LocalClient
-from voice_bridge.runtime.runtime import Hub
+from voice_bridge.runtime.runtime import Runtime
 
 Json = dict[str, Any]
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 CHILDREN = str(TESTS / "children.py")
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+ ")
 TOKEN = "Tok3n-that-must-never-show-4711"
 QUICK: Json = {"minBackoff": 0.1, "maxBackoff": 0.4, "stableAfter": 0.5}
 """Settings of the bridge that make a test short; the waits they set are real."""
@@ -70,9 +72,11 @@ def load(
 
 
 @asynccontextmanager
-async def running(folder: Path, servers: Mapping[str, Json], **bridge: Any) -> AsyncIterator[tuple[Hub, LocalClient]]:
+async def running(
+    folder: Path, servers: Mapping[str, Json], **bridge: Any
+) -> AsyncIterator[tuple[Runtime, LocalClient]]:
     """A hub with these servers, settled once, and a client of all of them."""
-    async with Hub(load(folder, servers, **bridge)) as hub:
+    async with Runtime(load(folder, servers, **bridge), readers=[log.Reader()]) as hub:
         assert await hub.settled(20)
         with hub.local_client() as client:
             yield hub, client
@@ -181,9 +185,14 @@ class Bridge:
         """Everything it wrote so far."""
         return "\n".join(self.lines)
 
+    @property
+    def messages(self) -> list[str]:
+        """The lines of the log without date, time and level in front."""
+        return [_STAMP.sub("", line) for line in self.lines]
+
     def matching(self, pattern: str) -> list[re.Match[str]]:
-        """The lines of the log that a pattern fits, without the time in front."""
-        return [found for line in self.lines if (found := re.search(pattern, line[9:]))]
+        """The lines of the log that a pattern fits, without date, time and level in front."""
+        return [found for line in self.messages if (found := re.search(pattern, line))]
 
     async def says(self, pattern: str, times: int = 1, within: float = 15.0) -> re.Match[str]:
         """Waits until a pattern has fitted so many lines; the last of them."""

@@ -26,6 +26,10 @@ class Backoff:
     failures: int = 0
     brief_sessions: int = 0
 
+    def pace(self, minimum: float, maximum: float, stable_after: float) -> None:
+        """Other limits from now on; what was counted stays."""
+        self.minimum, self.maximum, self.stable_after = minimum, maximum, stable_after
+
     def after_failure(self) -> float:
         """The wait after a try that never became a session."""
         delay = self._grown(self.failures, self.maximum)

@@ -29,7 +29,11 @@ class ConfigError(UsageError):
 
 
 class ServerError(VoiceBridgeError):
-    """An MCP server could not be started, or ended."""
+    """An MCP server could not be started, or ended. `passing`: the cause may go away by itself."""
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 class CallError(VoiceBridgeError):

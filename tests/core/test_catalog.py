@@ -19,12 +19,15 @@ from tests.wire import FRAGILE, Number, read
 from voice_bridge import config
 from voice_bridge.config import ToolRules
 from voice_bridge.core.catalog import Catalog, Entry, Offer, legal_name, merge
+from voice_bridge.core.keys import ServerKey
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def offer(server: str, *names: str, **rules: Any) -> Offer:
-    return Offer(server, server, ToolRules(**rules), tools=[json.dumps(tool(name)).encode() for name in names])
+    return Offer(
+        ServerKey(server), server, ToolRules(**rules), tools=[json.dumps(tool(name)).encode() for name in names]
+    )
 
 
 def owners(catalog: Catalog) -> dict[str, tuple[str, str]]:
@@ -131,7 +134,9 @@ def test_names_can_be_swapped_by_renaming() -> None:
 
 def test_rules_for_tools_do_not_touch_prompts() -> None:
     greet = json.dumps({"name": "greet"}).encode()
-    one = Offer("s", "s", ToolRules(rename={"greet": "hello"}, exclude=("*",)), tools=[greet], prompts=[greet])
+    one = Offer(
+        ServerKey("s"), "s", ToolRules(rename={"greet": "hello"}, exclude=("*",)), tools=[greet], prompts=[greet]
+    )
     catalog = merge([one])
     assert list(catalog.prompts) == ["greet"]
     assert catalog.tools == {}
@@ -144,7 +149,7 @@ def test_a_description_that_json_cannot_carry_costs_nothing_else(tmp_path: Path)
         '{"mcpServers":{"s":{"command":"x","tools":{"describe":{"a":"cut \\ud83d"},"rename":{"b":"\\ud83d"}}}}}'
     )
     rules = config.load(path).servers["s"].tools
-    catalog = merge([Offer("s", "s", rules, tools=[json.dumps(tool(name)).encode() for name in "abc"])])
+    catalog = merge([Offer(ServerKey("s"), "s", rules, tools=[json.dumps(tool(name)).encode() for name in "abc"])])
     assert {original for _, original in owners(catalog).values()} == {"a", "b", "c"}
     for entry in catalog.tools.values():
         read(entry.raw)
@@ -155,13 +160,13 @@ def test_a_description_that_json_cannot_carry_costs_nothing_else(tmp_path: Path)
 
 def test_an_untouched_tool_is_shown_byte_for_byte() -> None:
     raw = b'{ "name" : "t", "inputSchema":{"type":"object","maximum":1e400,"const":2.50},"x":1,"x":2 }'
-    assert merge([Offer("s", "s", tools=[raw])]).tools["t"].raw == raw
+    assert merge([Offer(ServerKey("s"), "s", tools=[raw])]).tools["t"].raw == raw
 
 
 @pytest.mark.parametrize("payload", FRAGILE)
 def test_a_renamed_tool_keeps_the_bytes_of_all_else(payload: bytes) -> None:
     raw = b'{"name":"t","inputSchema":{"default":' + payload + b'},"_meta":{"k":' + payload + b"}}"
-    shown = merge([Offer("s", "s", ToolRules(rename={"t": "u"}), tools=[raw])]).tools["u"].raw
+    shown = merge([Offer(ServerKey("s"), "s", ToolRules(rename={"t": "u"}), tools=[raw])]).tools["u"].raw
     assert read(shown)["name"] == "u"
     assert shown.count(payload) == raw.count(payload)
 
@@ -174,7 +179,9 @@ ODD_ENTRIES = (
 
 def test_odd_entries_never_cost_the_rest_of_the_list() -> None:
     tools = [*ODD_ENTRIES, b'{"name":"good"}', *ODD_ENTRIES, b'{"name":"also"}', b'{"name":"good","title":"again"}']
-    catalog = merge([Offer("s", "s", tools=tools, prompts=tools, resources=[*ODD_ENTRIES, b'{"uri":"memo://1"}'])])
+    catalog = merge(
+        [Offer(ServerKey("s"), "s", tools=tools, prompts=tools, resources=[*ODD_ENTRIES, b'{"uri":"memo://1"}'])]
+    )
     assert {"good", "also"} <= set(catalog.tools)
     assert {"good", "also"} <= set(catalog.prompts)
     assert list(catalog.resources) == ["memo://1"]
@@ -188,7 +195,7 @@ def test_odd_entries_never_cost_the_rest_of_the_list() -> None:
 )
 def test_a_tool_without_a_usable_schema_gets_the_widest_one(schema: str) -> None:
     """A client's parser would refuse the whole list for it."""
-    shown = merge([Offer("s", "s", tools=[f'{{"name":"t"{schema}}}'.encode()])]).tools["t"].raw
+    shown = merge([Offer(ServerKey("s"), "s", tools=[f'{{"name":"t"{schema}}}'.encode()])]).tools["t"].raw
     assert read(shown)["inputSchema"] == {"type": "object"}
 
 
@@ -210,7 +217,7 @@ def test_a_member_of_a_wrong_type_never_costs_the_list_at_a_client_that_checks(
     written: str, shown: dict[str, object]
 ) -> None:
     raw = f'{{"name":"t",{written}}}'.encode()
-    listed = read(b"{" + merge([Offer("s", "s", tools=[raw])]).listing("tools") + b"}")
+    listed = read(b"{" + merge([Offer(ServerKey("s"), "s", tools=[raw])]).listing("tools") + b"}")
     assert listed == {"tools": [{"name": "t", **shown}]}
     ListToolsResult.model_validate(listed)
 
@@ -258,13 +265,15 @@ def test_a_template_answers_for_what_it_can_expand_to(template: str, uri: str, f
     templates = [json.dumps({"uriTemplate": template, "name": "t"}).encode()]
     other = json.dumps({"uri": "memo://other", "name": "o"}).encode()
     same_schemes = [json.dumps({"uri": uri.partition(":")[0] + "://else", "name": "e"}).encode()]
-    catalog = merge([Offer("t", "t", templates=templates), Offer("o", "o", resources=[other, *same_schemes])])
+    catalog = merge(
+        [Offer(ServerKey("t"), "t", templates=templates), Offer(ServerKey("o"), "o", resources=[other, *same_schemes])]
+    )
     assert (catalog.owner_of_uri(uri) == "t") is fits
 
 
 @pytest.mark.parametrize("template", ["{+a}{+b}{+c}{+d}{+e}{+f}{+g}{+h}!", "x{a}{b}{c}{d}{e}{f}{g}{h}{i}!"])
 def test_a_template_cannot_make_matching_take_for_ever(template: str) -> None:
-    catalog = Catalog(templates={template: Entry("s", template, b"{}")})
+    catalog = Catalog(templates={template: Entry(ServerKey("s"), template, b"{}")})
     assert catalog.owner_of_uri("x" * 1000) is None
 
 

@@ -27,7 +27,8 @@ from mcp.shared.message import SessionMessage
 
 from voice_bridge.config import ServerSettings, Settings
 from voice_bridge.core.client import View
-from voice_bridge.runtime.runtime import Hub
+from voice_bridge.core.keys import ServerKey
+from voice_bridge.runtime.runtime import Runtime
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 30.0
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprec
 class Wire:
     """A transport of the SDK's client that ends in the hub."""
 
-    def __init__(self, hub: Hub, view: View) -> None:
+    def __init__(self, hub: Runtime, view: View) -> None:
         self._hub, self._view = hub, view
         self.received: list[bytes] = []
         self.sent: list[bytes] = []
@@ -85,7 +86,7 @@ class Wire:
 class House:
     """A hub with some of the children, all ready."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self.hub = hub
 
     @classmethod
@@ -94,13 +95,13 @@ class House:
         servers = {
             name: ServerSettings(name=name, command=sys.executable, args=CHILDREN[name], cwd=ROOT) for name in names
         }
-        async with asyncio.timeout(LONGEST), Hub(Settings(servers=servers)) as hub:
+        async with asyncio.timeout(LONGEST), Runtime(Settings(servers=servers)) as hub:
             assert await hub.settled(LONGEST)
             assert {status.state for status in hub.statuses()} == {"ready"}, hub.statuses()
             yield cls(hub)
 
     def wire(self, **view: Any) -> Wire:
-        return Wire(self.hub, View("cloud", tuple(self.hub.router.servers), **view))
+        return Wire(self.hub, View("cloud", tuple(self.hub.router.peers.servers), **view))
 
 
 def text(result: types.CallToolResult) -> str:
@@ -173,7 +174,7 @@ async def test_progress_and_cancellation_pass_to_servers_of_every_kind(mode: str
 
             while text(await client.call_tool(count)) == "0":
                 await asyncio.sleep(0.01)
-    assert house.hub.router.ledger.items() == []
+    assert house.hub.router.peers.pending.items() == []
 
 
 @pytest.mark.parametrize("mode", BOTH_ERAS)
@@ -227,7 +228,7 @@ async def test_a_new_client_is_told_of_changes_by_new_and_old_servers() -> None:
             assert await anext(changes) == ToolsListChanged()
             await client.call_tool("touch", {"uri": "note://two"})
 
-        await until(lambda: not house.hub.router.servers["new"].subscribers)
+        await until(lambda: not house.hub.router.peers.servers[ServerKey("new")].subscribers)
     assert not any(b"notifications/resources/updated" in data and b"note://two" in data for data in wire.received)
 
 
@@ -340,13 +341,13 @@ async def test_a_client_that_breaks_off_ends_its_subscriptions_and_calls_at_the_
             anyio.create_task_group() as group,
             client.listen(resource_subscriptions=["note://one"]),
         ):
-            assert router.servers["new"].subscribers.keys() == {"note://one"}
-            open_before = len(router.ledger.items())
+            assert router.peers.servers[ServerKey("new")].subscribers.keys() == {"note://one"}
+            open_before = len(router.peers.pending.items())
             group.start_soon(client.call_tool, "slow")
-            await until(lambda: len(router.ledger.items()) > open_before)
+            await until(lambda: len(router.peers.pending.items()) > open_before)
             wire.breaks()
             group.cancel_scope.cancel()
-        assert router.servers["new"].subscribers == {}
+        assert router.peers.servers[ServerKey("new")].subscribers == {}
         async with Client(house.wire(), mode="legacy") as other:
             assert text(await other.call_tool("listens")) == "1", "only the bridge's own subscription is left"
             assert int(text(await other.call_tool("cancelled"))) >= 2, "the call, and the subscription with the wish"
@@ -365,6 +366,6 @@ async def test_a_new_server_that_restarts_is_discovered_and_listened_to_again() 
         assert status.pid is not None
         psutil.Process(status.pid).kill()
         await until(lambda: status.restarts == 1 and status.state == "ready")
-        assert house.hub.router.servers["new"].modern
+        assert house.hub.router.peers.servers[ServerKey("new")].modern
         await client.call_tool("touch", {"uri": "note://one"})
         await until(lambda: heard == ["note://one"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.stage import ENVELOPE, Stage, answer, dumps, frame, id_of, only, seen, tool
+from tests.core.stage import ENVELOPE, Send, Stage, answer, dumps, frame, id_of, only, seen, tool
 from tests.wire import FRAGILE, Number, read
 from voice_bridge.config import ToolRules
 from voice_bridge.core.catalog import Catalog
-from voice_bridge.core.client import Send, View
-from voice_bridge.core.handlers.requests import REQUESTS
+from voice_bridge.core.effects import ToClient, ToServer
+from voice_bridge.core.handlers.table import REQUESTS
+from voice_bridge.core.keys import ClientKey, ServerKey
 
 INVALID_REQUEST, PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS = (
     Number(code) for code in (-32600, -32700, -32601, -32602)
@@ -41,7 +42,7 @@ def test_an_answer_from_a_server_carries_the_id_as_it_was_written(id_: bytes) ->
     stage = stage_with_one()
     asked = id_of(stage.says("c", frame("tools/call", raw_id=id_, params={"name": "t"})), "s")
     assert stage.writes("s", answer(asked, raw=b'{"content":[]}')) == [
-        Send("c", b'{"jsonrpc":"2.0","id":' + id_ + b',"result":{"content":[]}}')
+        ToClient(ClientKey("c"), b'{"jsonrpc":"2.0","id":' + id_ + b',"result":{"content":[]}}')
     ]
 
 
@@ -120,12 +121,14 @@ def test_payloads_pass_byte_for_byte_both_ways(payload: bytes) -> None:
     stage = stage_with_one()
     params = b'{"name":"t","arguments":{"x":' + payload + b'},"serialNumber":null}'
     (down,) = stage.says("c", frame("tools/call", 2, raw=params))
-    assert down == Send(
-        "s", b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":' % id_of([down], "s") + params + b"}"
+    asked = id_of([down], "s")
+    ours = b'{"_meta":{"progressToken":%d},' % asked + params[1:]  # progress is asked for always; the rest is theirs
+    assert down == ToServer(
+        ServerKey("s"), b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":' % asked + ours + b"}"
     )
     result = b'{"content":[],"structuredContent":{"x":' + payload + b"}}"
     assert stage.writes("s", answer(id_of([down], "s"), raw=result)) == [
-        Send("c", b'{"jsonrpc":"2.0","id":2,"result":' + result + b"}")
+        ToClient(ClientKey("c"), b'{"jsonrpc":"2.0","id":2,"result":' + result + b"}")
     ]
 
 
@@ -137,7 +140,7 @@ def test_errors_and_notices_pass_byte_for_byte(payload: bytes) -> None:
     assert up.data == b'{"jsonrpc":"2.0","id":2,"error":' + error + b"}"
     notice = b'{"level":"error","data":' + payload + b"}"
     assert stage.writes("s", frame("notifications/message", raw=notice)) == [
-        Send("c", b'{"jsonrpc":"2.0","method":"notifications/message","params":' + notice + b"}")
+        ToClient(ClientKey("c"), b'{"jsonrpc":"2.0","method":"notifications/message","params":' + notice + b"}")
     ]
 
 
@@ -150,7 +153,8 @@ def test_a_pretty_printed_frame_is_one_line_for_the_server() -> None:
     (send,) = stage.says("c", pretty)
     assert b"\n" not in send.data
     assert b"\r" not in send.data
-    assert read(send.data)["params"] == {"name": "t", "arguments": {"a": "x\ny"}}
+    params = read(send.data)["params"]
+    assert (params["name"], params["arguments"]) == ("t", {"a": "x\ny"})
 
 
 @pytest.mark.parametrize("payload", FRAGILE)
@@ -239,7 +243,7 @@ def test_an_oversized_answer_ends_its_own_call_and_says_what_limit() -> None:
     stage = stage_with_one()
     asked = id_of(stage.calls("c", "t"), "s")
     ends = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[' % asked + b"x" * 400 + b"]}}"
-    text = only(stage.router.server_oversized("s", ends, 70_000_000, 67_108_864, stage.now), "c")["error"]["message"]
+    text = only(stage.oversized("s", ends, 70_000_000, 67_108_864), "c")["error"]["message"]
     assert "70,000,000" in text
     assert "67,108,864" in text
     assert "maxMessageBytes" in text
@@ -270,13 +274,13 @@ def test_what_a_server_does_not_read_is_answered_for_that_call_only() -> None:
     stage.client("c", capabilities={"sampling": {}})
     (kept,) = stage.calls("c", "u", id="kept")
     (lost,) = stage.calls("c", "t", id="lost")
-    failed = only(stage.router.undelivered("deaf", lost.data), "c")
+    failed = only(stage.undelivered("deaf", lost.data), "c")
     assert failed["id"] == "lost"
     assert "server deaf does not read its input" in failed["error"]["message"]
     # An answer to the deaf server's own question bears that server's number, not one of ours.
     own_number = answer(id_of([kept], "busy"), "a sampled text")
-    assert stage.router.undelivered("deaf", own_number) == []
-    assert stage.router.undelivered("deaf", frame("notifications/cancelled", params={"requestId": 5})) == []
+    assert stage.undelivered("deaf", own_number) == []
+    assert stage.undelivered("deaf", frame("notifications/cancelled", params={"requestId": 5})) == []
     assert only(stage.writes("busy", answer(id_of([kept], "busy"), "ok")), "c")["id"] == "kept"
 
 
@@ -337,7 +341,7 @@ def test_each_call_hears_of_its_own_progress_under_its_own_token() -> None:
         (send,) = stage.says("c", frame("tools/call", id_, {"name": "t", "_meta": {"progressToken": token}}))
         tokens[id_] = int(read(send.data)["params"]["_meta"]["progressToken"])
     (silent,) = stage.calls("c", "t", id=4)
-    assert "_meta" not in read(silent.data)["params"]
+    assert read(silent.data)["params"]["_meta"] == {"progressToken": Number(id_of([silent], "s"))}
     assert len(set(tokens.values())) == 3
     for id_, spelled in ((2, b"7"), (3, b'"7"'), (1, b'"p-1"')):
         (send,) = stage.writes(
@@ -386,7 +390,7 @@ def test_cancelling_what_is_not_there_changes_nothing(params: object) -> None:
 def test_after_a_reconnect_old_answers_go_nowhere_though_the_ids_are_used_again() -> None:
     stage = stage_with_one()
     old = id_of(stage.calls("c", "t", id=2), "s")
-    (told,) = stage.router.client_closed("c")
+    (told,) = stage.leaves("c")
     assert read(told.data)["params"]["requestId"] == Number(old)
     stage.client("c")
     new = id_of(stage.calls("c", "t", id=2), "s")
@@ -487,7 +491,8 @@ def test_an_endpoint_that_wants_a_reconnect_is_asked_to_redial() -> None:
     stage = stage_with_one()
     stage.client("r", redial=True)
     stage.names("r")
-    assert change(stage, "s", "t", "new") == [Send("r", b"")]
+    assert change(stage, "s", "t", "new") == []
+    assert stage.redials() == ["r"]
 
 
 def test_a_removed_tool_gives_a_clear_error() -> None:
@@ -527,7 +532,7 @@ def test_pages_are_followed_to_the_end_and_never_round_in_circles(size: int) -> 
     stage = Stage()
     names = [f"t{number}" for number in range(7)]
     stage.server("s", ready=False)
-    sends = stage.router.server_started("s")
+    sends = stage.begins("s")
     sends = stage.writes(
         "s", answer(id_of(sends, "s"), {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}})
     )
@@ -546,7 +551,7 @@ def test_pages_are_followed_to_the_end_and_never_round_in_circles(size: int) -> 
 def test_a_cursor_that_leads_back_ends_the_reading_with_what_is_there() -> None:
     stage = Stage()
     stage.server("s", ready=False)
-    sends = stage.router.server_started("s")
+    sends = stage.begins("s")
     sends = stage.writes(
         "s", answer(id_of(sends, "s"), {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}})
     )
@@ -640,7 +645,7 @@ def test_subscriptions_are_made_once_ended_with_the_last_and_renewed_after_a_res
     renewed = [message["method"] for to, message in seen(stage.start("s")) if to == "s"]
     assert renewed == [] or "resources/subscribe" in renewed
     assert [to for to, _ in seen(stage.says("c", unsubscribe))] == ["c"]
-    assert [message.get("method") for to, message in seen(stage.router.client_closed("d"))] == ["resources/unsubscribe"]
+    assert [message.get("method") for to, message in seen(stage.leaves("d"))] == ["resources/unsubscribe"]
     assert stage.writes("s", updated) == []
 
 
@@ -690,7 +695,7 @@ def test_what_a_client_declared_is_passed_through_both_ways(method: str, payload
     own = id_of([up], "c")
     assert stage.says("bystander", answer(own, "forged")) == []
     (down,) = stage.says("c", b'{"jsonrpc":"2.0","id":%d,\n"result":{"x":' % own + payload + b"}}")
-    assert down == Send("s", b'{"jsonrpc":"2.0","id":"1","result":{"x":' + payload + b"}}")
+    assert down == ToServer(ServerKey("s"), b'{"jsonrpc":"2.0","id":"1","result":{"x":' + payload + b"}}")
     assert stage.says("c", answer(own, "again")) == []
 
 
@@ -701,7 +706,7 @@ def test_a_servers_question_is_answered_when_its_client_leaves_or_stays_silent()
         stage.client("c", capabilities={"roots": {}}, timeout=10_000)
         stage.calls("c", "t")
         stage.writes("s", frame("roots/list", 1))
-        sends = stage.router.client_closed("c") if end == "leaves" else stage.wait(601)
+        sends = stage.leaves("c") if end == "leaves" else stage.wait(601)
         answered = [message for to, message in seen(sends) if to == "s" and message.get("id") == Number(1)]
         assert len(answered) == 1, end
         assert "error" in answered[0]
@@ -774,13 +779,13 @@ def test_a_hot_reload_shows_a_connected_client_what_it_may_see_now() -> None:
     stage = stage_with_one()
     stage.names("c")
     assert stage.server("later", "u") == []
-    told = stage.router.client_view("c", View("c", ("s", "later")))
+    told = stage.sees("c", ("s", "later"))
     assert [message["method"] for _, message in seen(told)] == ["notifications/tools/list_changed"]
     assert stage.names("c") == ["t", "u"]
     stage.calls("c", "u", id=9)
-    told = stage.router.server_removed("later", "was removed from the settings", stage.now)
+    told = stage.removes("later")
     assert {message.get("id", message.get("method")) for _, message in seen(told)} == {
         Number(9), "notifications/tools/list_changed",
     }  # fmt: skip
     assert stage.writes("later", answer(1)) == []
-    assert isinstance(stage.router.catalog_of(stage.router.clients["c"]), Catalog)
+    assert isinstance(stage.router.peers.catalog_of(stage.router.peers.clients[ClientKey("c")]), Catalog)

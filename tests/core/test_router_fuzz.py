@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.core.stage import ENVELOPE, MODERN, Stage, answer, dumps, frame, id_of, only, tool
+from tests.core.stage import ENVELOPE, MODERN, Send, Stage, answer, dumps, frame, id_of, only, tool
 from tests.wire import FRAGILE, read
-from voice_bridge.core.client import Send
-from voice_bridge.core.handlers.requests import REQUESTS
+from voice_bridge.core.handlers.table import REQUESTS
+from voice_bridge.core.keys import ServerKey
 from voice_bridge.core.server import LISTS
 
 NOTICES = (
@@ -63,7 +63,7 @@ def crowd() -> tuple[Stage, int]:
 
 def check(sends: list[Send]) -> None:
     for send in sends:
-        assert send.to in ("s", "new", "calm", "neighbour", "fuzzed", "modern")
+        assert send.to in ("s", "odd", "new", "calm", "neighbour", "fuzzed", "modern")
         assert b"\n" not in send.data
         assert read(send.data)["jsonrpc"] == "2.0"
 
@@ -78,7 +78,7 @@ def still_fine(stage: Stage, owed: int) -> None:
     assert only(stage.writes("calm", answer(asked, "again")), "neighbour")["result"] == "again"
     check(stage.wait(700))
     check(stage.exits("s"))
-    check(stage.router.client_closed("fuzzed"))
+    check(stage.leaves("fuzzed"))
 
 
 @given(st.lists(anything, min_size=1, max_size=8), st.sampled_from(["fuzzed", "modern"]))
@@ -114,7 +114,7 @@ def test_any_answers_to_a_handshake(results: list[object], modern: bool) -> None
     """Whatever a server says of itself and its lists, it ends ready, failed or waiting, and the others go on."""
     stage, owed = crowd()
     stage.server("odd", "x", modern=modern, ready=False)
-    asks = [send for send in stage.router.server_started("odd") if send.to == "odd"]
+    asks = [send for send in stage.begins("odd") if send.to == "odd"]
     for result in results:
         if not asks:
             break
@@ -122,7 +122,7 @@ def test_any_answers_to_a_handshake(results: list[object], modern: bool) -> None
         if "id" in asked:
             line = answer(int(asked["id"]), result) if result is not None else answer(int(asked["id"]), error=b"null")
             asks += [send for send in stage.writes("odd", line) if send.to == "odd"]
-    assert stage.router.servers["odd"].state in ("starting", "ready", "down")
+    assert stage.router.peers.servers[ServerKey("odd")].life.state in ("starting", "ready", "backoff", "failed")
     still_fine(stage, owed)
 
 

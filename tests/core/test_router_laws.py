@@ -16,9 +16,10 @@ from typing import Any, Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.stage import ENVELOPE, Stage, answer, dumps, frame, tool
+from tests.core.stage import ENVELOPE, Send, Stage, answer, dumps, frame, tool
 from tests.wire import FRAGILE, Number, read
-from voice_bridge.core.client import Send, View
+from voice_bridge.core.keys import ClientKey, ServerKey
+from voice_bridge.core.pending import Patience, Retry
 
 IDS = (
     b"0", b"1", b'"1"', b'""', b'"0"', b"-5", b"9007199254740993", b"18446744073709551616", b"1.5", b'"a"',
@@ -132,8 +133,7 @@ class Theatre:
         number = next(self._numbers)
         servers = tuple(SERVERS[index] for index in VIEWS[what % len(VIEWS)])
         self.connections[client], self.views[number] = number, frozenset(servers)
-        view = View(client, servers, call_timeout=20.0)
-        self.stage.router.client_opened(client, view)
+        self.stage.router.client_opened(ClientKey(client), self.stage.view(client, servers, timeout=20.0))
         if what % 3 == 0:
             capabilities: dict[str, object] = {"roots": {}} if what % 2 == 0 else {}
             params = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
@@ -145,7 +145,7 @@ class Theatre:
         if self.connections.pop(client, None) is not None:
             for call in self.calls:
                 call.open = call.open and call.client != client
-            self.moment("world", client, b"", self.stage.router.client_closed(client))
+            self.moment("world", client, b"", self.stage.leaves(client))
 
     def call(self, client: str, server: str, what: int) -> None:
         if client not in self.connections:
@@ -158,7 +158,8 @@ class Theatre:
         raw = b'{"name":"t_%s","arguments":{"nonce":%d,"x":%s}%s}' % (
             server.encode(), nonce, FRAGILE[what % len(FRAGILE)], meta,
         )  # fmt: skip
-        ready = self.stage.router.servers[server].state == "ready" if server in self.stage.router.servers else False
+        known = self.stage.router.peers.servers.get(ServerKey(server))
+        ready = known is not None and known.ready
         data = frame("tools/call", raw_id=call.raw_id, raw=raw)
         self.says(client, data, request=call.raw_id, call=call, ready=ready)
 
@@ -195,7 +196,7 @@ class Theatre:
     def _answers(self, call: Asked, line: bytes, expected: bytes | None) -> None:
         alive = self.connections.get(call.client) == call.connection
         call.open = False
-        modern = alive and self.stage.router.clients[call.client].modern
+        modern = alive and self.stage.router.peers.clients[ClientKey(call.client)].modern
         self.writes(call.server, line, answers=call, expected=expected if alive else None, modern=modern)
 
     def answer(self, client: str, server: str, what: int) -> None:
@@ -243,9 +244,10 @@ class Theatre:
             self.writes(server, frame("roots/list", raw_id=IDS[what]), question=IDS[what])
 
     def start(self, client: str, server: str, what: int) -> None:
-        if not self.up[server] and server in self.stage.router.servers:
+        if not self.up[server] and server in self.stage.router.peers.servers:
             self.up[server] = True
-            self.moment("world", server, b"", self.stage.router.server_started(server))
+            self.stage.revive(server)
+            self.moment("world", server, b"", self.stage.begins(server))
             self.handshake(server)
 
     def _gone(self, server: str, sends: list[Send]) -> None:
@@ -264,16 +266,16 @@ class Theatre:
 
     def remove(self, client: str, server: str, what: int) -> None:
         """The settings lose a server and get it back, as an edit and its undoing do."""
-        if what % 5 == 0 and server in self.stage.router.servers:
-            self._gone(server, self.stage.router.server_removed(server, "was removed", self.stage.now))
-        elif server not in self.stage.router.servers:
+        if what % 5 == 0 and server in self.stage.router.peers.servers:
+            self._gone(server, self.stage.removes(server))
+        elif server not in self.stage.router.peers.servers:
             self.stage.server(server, f"t_{server}", ready=False)
 
     def unread(self, client: str, server: str, what: int) -> None:
         """The last message to a server could not be handed over."""
         last = [send for send in self.history[-1].sends if send.to == server] if self.history else []
-        if last and server in self.stage.router.servers and b'"nonce"' in last[-1].data:
-            sends = self.stage.router.undelivered(server, last[-1].data)
+        if last and server in self.stage.router.peers.servers and b'"nonce"' in last[-1].data:
+            sends = self.stage.undelivered(server, last[-1].data)
             for call in self.calls:
                 call.open = call.open and call.minted != int(read(last[-1].data)["id"])
             self.moment("world", server, b"", sends)
@@ -298,7 +300,7 @@ class Theatre:
             servers = tuple(SERVERS[index] for index in VIEWS[what % len(VIEWS)])
             number = self.connections[client]
             self.views[number] |= frozenset(servers)
-            self.moment("world", client, b"", self.stage.router.client_view(client, View(client, servers, 20.0)))
+            self.moment("world", client, b"", self.stage.sees(client, servers, timeout=20.0))
 
     def end(self) -> Theatre:
         """Time runs out for every call, and every server leaves."""
@@ -309,7 +311,7 @@ class Theatre:
         return self
 
 
-def responses(moment: Moment) -> list[tuple[str, bytes, Any]]:
+def responses(moment: Moment) -> list[tuple[ClientKey | ServerKey, bytes, Any]]:
     """Responses to clients in a moment: to whom, the bytes, and the message read."""
     found = []
     for send in moment.sends:
@@ -445,10 +447,10 @@ def test_nothing_is_left_behind_when_everybody_has_gone(play: list[tuple[str, in
         theatre.close(client, "", 0)
     theatre.end()
     router = theatre.stage.router
-    assert router.clients == {}
-    assert router.ledger.items() == []
-    assert router.next_deadline() is None
-    assert all(server.subscribers == {} for server in router.servers.values())
+    assert router.peers.clients == {}
+    assert all(isinstance(item, Patience | Retry) for _, item in router.peers.pending.items()), "only the servers' own"
+    assert len(router.peers.pending.items()) <= 2 * len(SERVERS)
+    assert all(server.subscribers == {} for server in router.peers.servers.values())
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.0, 40.0)), max_size=40))
@@ -464,7 +466,7 @@ def test_a_deadline_is_never_missed_nor_early(calls: list[tuple[int, float]]) ->
         until = stage.now + pause
         while (next_ := stage.router.next_deadline()) is not None and next_ <= until:
             stage.now = next_
-            for send in stage.router.expire(next_):
+            for send in stage.sent(stage.router.expire(next_)):
                 if send.to == "c":
                     assert due.pop(int(read(send.data)["id"])) == next_
         stage.now = until

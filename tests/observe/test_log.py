@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import InvalidURI
 
 from voice_bridge import secrets
-from voice_bridge.log import LOG, configure
+from voice_bridge.observe.log import LOG, configure
 from voice_bridge.quota import Quota
 from voice_bridge.secrets import keep_secret, mask
 from voice_bridge.text import LONGEST_LINE, duration, plural

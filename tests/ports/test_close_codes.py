@@ -15,8 +15,9 @@ from websockets.frames import Close
 from websockets.http11 import Response
 
 from tests.support import TOKEN
+from voice_bridge.core.retry import Kind
 from voice_bridge.errors import UsageError
-from voice_bridge.ports.clients.close_codes import Kind, judge
+from voice_bridge.ports.clients.close_codes import judge
 from voice_bridge.retry_after import LONGEST, retry_after
 
 URL = f"wss://cloud.example/mcp/?token={TOKEN}"
@@ -51,7 +52,7 @@ def status(code: int, **headers: str) -> ws.InvalidStatus:
     ],
 )
 def test_a_close_code_has_a_meaning(code: int, greeted: bool, kind: Kind, words: str) -> None:
-    verdict = judge(closed(code, "as it said"), greeted=greeted)
+    verdict = judge(closed(code, "as it said"), answered=greeted)
     assert (verdict.kind, verdict.code) == (kind, code)
     assert words in verdict.text
     assert '("as it said")' in verdict.text
@@ -80,7 +81,7 @@ def test_a_status_has_a_meaning(code: int, kind: Kind, words: str) -> None:
 
 def test_no_close_frame_is_a_broken_connection_and_a_frame_over_our_limit_is_named() -> None:
     assert judge(ws.ConnectionClosedError(None, None)).text == "the connection broke without a goodbye"
-    mine = judge(ws.ConnectionClosedError(None, Close(1009, "")), greeted=True)
+    mine = judge(ws.ConnectionClosedError(None, Close(1009, "")), answered=True)
     assert (mine.kind, mine.code) == ("transient", 1009)
     assert "bridge.maxMessageBytes" in mine.text
 

@@ -178,7 +178,7 @@ async def test_every_end_of_a_connection_has_one_line_with_code_reason_lifetime_
             await session.close(AFTER_HANDSHAKE[name][0], "said so")
         for name, line in expected.items():
             await bridge.says(f"^{name}: {line}", within=30)
-        ends = [line[9:] for line in bridge.lines if "next try in" in line]
+        ends = [line for line in bridge.messages if "next try in" in line]
         for name in expected:
             lines = [line for line in bridge.lines if f" {name}: " in line and not line.endswith(": connected")]
             assert all("next try in" in line for line in lines), lines  # one line for each end, and nothing else

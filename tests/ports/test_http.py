@@ -24,10 +24,12 @@ from tests.children import RAW_RESULT
 from tests.remote_server import serve
 from tests.support import ROOT, Cable, Json, child, eventually, listening, load, said
 from voice_bridge.core.client import View
+from voice_bridge.core.keys import ServerKey
+from voice_bridge.core.lifecycle import State
 from voice_bridge.errors import CallError
+from voice_bridge.observe import log
 from voice_bridge.protocol import jsonrpc
-from voice_bridge.runtime.runtime import Hub
-from voice_bridge.runtime.supervisor import State
+from voice_bridge.runtime.runtime import Runtime
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.remote_server"])  # importing the SDK takes a second, and there are many starts
@@ -124,20 +126,20 @@ def own() -> Iterator[Own]:
 
 
 @asynccontextmanager
-async def bridged(folder: Path, entry: Json, **bridge: int) -> AsyncIterator[Hub]:
-    async with Hub(load(folder, {"far": entry}, None, **bridge)) as hub:
+async def bridged(folder: Path, entry: Json, **bridge: int) -> AsyncIterator[Runtime]:
+    async with Runtime(load(folder, {"far": entry}, None, **bridge), readers=[log.Reader()]) as hub:
         yield hub
 
 
 class Cloud:
     """An MCP client of the hub that keeps every message it gets."""
 
-    def __init__(self, hub: Hub, capabilities: Json | None = None) -> None:
+    def __init__(self, hub: Runtime, capabilities: Json | None = None) -> None:
         self.received: list[Json] = []
         self.raw: list[bytes] = []
         self._news = asyncio.Event()
         self._hub = hub
-        self.key = hub.open_client(lambda: View("cloud", ("far",), call_timeout=20.0), self._take)
+        self.key = hub.open_client(lambda: View("cloud", (ServerKey("far"),), call_timeout=20.0), self._take)
         hello = {"protocolVersion": "2025-06-18", "capabilities": capabilities or {}, "clientInfo": {"name": "c"}}
         self.send(0, "initialize", hello)
         hub.client_message(self.key, jsonrpc.notification("notifications/initialized"))
@@ -174,7 +176,7 @@ def notices(cloud: Cloud, method: str) -> list[Json]:
 async def test_everything_a_server_offers_comes_through(kind: str, tmp_path: Path, shared: Shared) -> None:
     async with bridged(tmp_path, shared(kind).entry()) as hub:
         assert await hub.settled(20)
-        assert hub.router.servers["far"].modern is (kind == "http-modern")
+        assert hub.router.peers.servers[ServerKey("far")].modern is (kind == "http-modern")
         with hub.local_client() as client:
             tools = {tool["name"]: tool for tool in await client.tools()}
             assert set(tools) == TOOLS
@@ -397,9 +399,10 @@ import asyncio, sys
 from pathlib import Path
 from voice_bridge import config
 from voice_bridge.runtime.daemon import Bridge
-from voice_bridge.runtime.runtime import Hub
+from voice_bridge.observe import log
+from voice_bridge.runtime.runtime import Runtime
 async def main():
-    async with Hub(config.load(Path(sys.argv[1]))) as hub:
+    async with Runtime(config.load(Path(sys.argv[1]))) as hub:
         assert await hub.settled(20)
 asyncio.run(main())
 print(sorted(name for name in ("mcp", "mcp_types", "httpx", "httpx2", "anyio", "starlette") if name in sys.modules))
@@ -479,7 +482,7 @@ def as_event(message: Json, result: str) -> bytes:
 @asynccontextmanager
 async def raw(
     folder: Path, answer: Callable[[Json, bytes], bytes], **bridge: int
-) -> AsyncIterator[tuple[RawServer, Hub, Cloud]]:
+) -> AsyncIterator[tuple[RawServer, Runtime, Cloud]]:
     server = RawServer(answer)
     async with listening(server.converse) as port, bridged(folder, at(port), **bridge) as hub:
         assert await hub.settled(20)

@@ -11,14 +11,18 @@ from hypothesis import strategies as st
 from bench import chaos, soak
 from bench.rig import WATCHED, Sample, growth, quarters
 from tests.children import MODES
-from voice_bridge.config import ToolRules
-from voice_bridge.core.client import Send, View
+from voice_bridge.core.client import View
+from voice_bridge.core.effects import Effect, ToClient, ToServer
+from voice_bridge.core.keys import ClientKey, ServerKey
 from voice_bridge.core.router import Router
-from voice_bridge.ports.servers.stdio import Lines, Oversized
+from voice_bridge.core.server import Manner
+from voice_bridge.ports.servers.port import Oversized
+from voice_bridge.ports.servers.stdio import Lines
 from voice_bridge.protocol import jsonrpc
 
 SECONDS, SEED = 20, 4
 LIMIT = 90
+GOOD, BAD, ONE, OTHER = ServerKey("good"), ServerKey("bad"), ClientKey("one"), ClientKey("other")
 
 
 async def test_in_a_storm_every_request_on_a_living_connection_is_answered_once_and_nothing_is_left() -> None:
@@ -86,23 +90,23 @@ class Peers:
         self.router = Router(list_grace=0)
         self.heard: list[bytes] = []
         self.now = 0.0
-        for server in ("good", "bad"):
-            self.router.server_added(server, server, ToolRules(), None, 0)
-            self.play(self.router.server_started(server))
-        for client in ("one", "other"):
-            self.router.client_opened(client, View("v", ("good", "bad")))
+        for server in (GOOD, BAD):
+            self.router.supervisor.wanted(server, Manner(server, start_timeout=1e6), 0)
+            self.play(self.router.supervisor.opened(server, 1, 0))
+        for client in (ONE, OTHER):
+            self.router.client_opened(client, View("v", (GOOD, BAD)))
 
-    def play(self, sends: list[Send]) -> None:
+    def play(self, effects: list[Effect]) -> None:
         """Delivers: the good server answers, the bad one only writes what the test makes it write."""
-        for to, data in sends:
-            if to == "one":
-                self.heard.append(data)
-            elif to == "good":
-                message = json.loads(data)
+        for effect in effects:
+            if isinstance(effect, ToClient) and effect.to == ONE:
+                self.heard.append(effect.data)
+            elif isinstance(effect, ToServer) and effect.to == GOOD:
+                message = json.loads(effect.data)
                 if "id" in message and "method" in message:
                     result = {"tools": [{"name": "mine", "inputSchema": {}}], "content": [], "capabilities": {}}
                     answer = jsonrpc.result(b"%d" % message["id"], jsonrpc.dump(result))
-                    self.play(self.router.server_message("good", answer, self.now))
+                    self.play(self.router.server_message(GOOD, answer, self.now))
 
 
 @settings(max_examples=300)
@@ -114,24 +118,24 @@ def test_whatever_bytes_arrive_nothing_breaks_and_no_neighbour_is_lost(
     for number, (from_client, frame, line) in enumerate(noise):
         peers.now += 1.0
         if from_client:
-            peers.play(peers.router.client_message("other", frame, peers.now))
+            peers.play(peers.router.client_message(OTHER, frame, peers.now))
         else:
             stream, cutter = line + b"\n", Lines(limit=LIMIT)
             for start in range(0, len(stream), cut):
                 for message in cutter.feed(stream[start : start + cut]):
                     if isinstance(message, Oversized):
-                        sends = peers.router.server_oversized("bad", message.ends, message.size, LIMIT, peers.now)
+                        sends = peers.router.server_oversized(BAD, message.ends, message.size, LIMIT, peers.now)
                     else:
-                        sends = peers.router.server_message("bad", message, peers.now)
+                        sends = peers.router.server_message(BAD, message, peers.now)
                     peers.play(sends)
         peers.play(peers.router.expire(peers.now))
         peers.heard.clear()
         call = jsonrpc.request(number, "tools/call", b'{"name":"mine"}')
-        peers.play(peers.router.client_message("one", call, peers.now))
+        peers.play(peers.router.client_message(ONE, call, peers.now))
         answers = [json.loads(data) for data in peers.heard if b'"result"' in data or b'"error"' in data]
         assert [(answer["id"], "content" in answer.get("result", {})) for answer in answers] == [(number, True)]
-    peers.play(peers.router.client_closed("other"))
-    peers.play(peers.router.server_exited("bad", "exited", gone=False, now=peers.now))
+    peers.play(peers.router.client_closed(OTHER, peers.now))
+    peers.play(peers.router.supervisor.ended(BAD, "exited", peers.now))
 
 
 def test_the_servers_of_the_storm_are_of_known_kinds() -> None:

@@ -143,7 +143,7 @@ async def test_wrapped_servers_started_and_stopped_twenty_times_leave_nothing(tm
         servers = {name: {**entry, "env": {"ROUND": "2"}} for name, entry in servers.items()}
         before = set(bridge.left_behind())
         write_settings(tmp_path, servers, dialAfter=30)
-        await bridge.says("its settings changed; restarting it", times=20)
+        await bridge.says("is restarted: its settings changed", times=20)
         await eventually(lambda: not before & set(bridge.left_behind()), 20)
         await eventually(lambda: len(bridge.left_behind()) == 41, 20)
         assert zombies(bridge.pid) == []

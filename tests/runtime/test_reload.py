@@ -78,7 +78,7 @@ async def test_a_changed_command_restarts_only_that_server(tmp_path: Path) -> No
         save(tmp_path, {"a": child("tools=pid"), "b": child("tools=cwd,echo")})
         await becomes(session, ["pid", "cwd", "echo"])
         assert await pid(session, "pid") == before
-        assert len(bridge.matching(r"^b: its settings changed; restarting it")) == 1
+        assert len(bridge.matching(r"^b: is restarted: its settings changed")) == 1
         await eventually(lambda: len(bridge.left_behind()) == 2)
 
 

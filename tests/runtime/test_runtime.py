@@ -16,9 +16,10 @@ import uvloop
 from tests.children import RAW_RESULT, SPLIT_TEXT, U2028_TEXT
 from tests.support import Json, child, eventually, load, python, running, said
 from voice_bridge.core.client import View
+from voice_bridge.core.keys import ServerKey
 from voice_bridge.errors import CallError
 from voice_bridge.ports.clients.local import LocalClient
-from voice_bridge.runtime.runtime import Hub
+from voice_bridge.runtime.runtime import Runtime
 
 THIEF = """
 import json, sys
@@ -245,7 +246,7 @@ async def test_one_wrong_server_stops_no_other_and_each_says_what_is_wrong(
 
 
 async def test_stopping_answers_what_is_open(tmp_path: Path) -> None:
-    async with Hub(load(tmp_path, {"s": child("deafterm")})) as hub:
+    async with Runtime(load(tmp_path, {"s": child("deafterm")})) as hub:
         assert await hub.settled(10)
         client = hub.local_client()
         call = start(client, "sleep", s=60)
@@ -266,9 +267,9 @@ def test_calls_whose_time_is_over_at_once_are_answered_on_uvloop_too(tmp_path: P
     """uvloop's handle of a time that is past does not know its time."""
 
     async def main() -> list[object]:
-        async with Hub(load(tmp_path, {"s": child("tools=sleep")})) as hub:
+        async with Runtime(load(tmp_path, {"s": child("tools=sleep")})) as hub:
             await hub.settled(10)
-            with hub.local_client(View("hasty", ("s",), call_timeout=-1.0)) as client:
+            with hub.local_client(View("hasty", (ServerKey("s"),), call_timeout=-1.0)) as client:
                 calls = [client.call("sleep", {"s": 5}) for _ in range(3)]
                 return list(await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5))
 

@@ -12,8 +12,12 @@ import psutil
 import pytest
 
 from tests.support import Json, child, eventually, load, python, running, said
-from voice_bridge.runtime.runtime import Hub
-from voice_bridge.runtime.supervisor import QUICK_DEATHS_UNTIL_FAILED, State
+from voice_bridge.config import Settings
+from voice_bridge.core.keys import ServerKey
+from voice_bridge.core.lifecycle import State
+from voice_bridge.core.retry import QUICK_DEATHS_UNTIL_FAILED
+from voice_bridge.observe import log
+from voice_bridge.runtime.runtime import Runtime
 
 REFUSES = """
 import json, sys
@@ -22,6 +26,11 @@ for line in sys.stdin:
     error = {"code": -32000, "message": "license expired"}
     print(json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}), flush=True)
 """
+
+
+def supervised(settings: Settings) -> Runtime:
+    """A runtime whose facts go to the log."""
+    return Runtime(settings, readers=[log.Reader()])
 
 
 def delays(messages: list[str]) -> list[float]:
@@ -35,12 +44,15 @@ async def test_a_server_that_dies_at_start_is_tried_ever_more_slowly_then_given_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "voice_bridge")
-    async with Hub(load(tmp_path, {"s": child("dieatstart")}, minBackoff=0.1, maxBackoff=5)) as hub:
+    async with Runtime(
+        load(tmp_path, {"s": child("dieatstart")}, minBackoff=0.1, maxBackoff=5), readers=[log.Reader()]
+    ) as hub:
         assert await hub.settled(5)
         status = hub.statuses()[0]
         assert (status.state, status.pid) == (State.BACKOFF, None)
         await eventually(lambda: status.state is State.FAILED, 20)
-        assert status.reason == "exited with code 1; it last said: no database at /nowhere: giving up"
+        reason = status.reason
+        assert reason == "exited with code 1; it last said: no database at /nowhere: giving up"
         assert status.restarts == QUICK_DEATHS_UNTIL_FAILED
     announced = delays(caplog.messages)
     assert len(announced) == QUICK_DEATHS_UNTIL_FAILED + 1
@@ -48,12 +60,12 @@ async def test_a_server_that_dies_at_start_is_tried_ever_more_slowly_then_given_
         assert nominal * 0.8 - 0.05 <= seconds <= nominal * 1.2 + 0.05  # the log rounds to tenths
     assert announced[-1] == 5
     last = [line for line in caplog.messages if "giving up" in line and "gave up for now" in line]
-    assert last == [f"s: {status.reason}; gave up for now, next try in 5.0 s"]
+    assert last == [f"s: {reason}; gave up for now, next try in 5.0 s"]
 
 
 async def test_a_given_up_server_is_tried_again_at_the_slowest_pace(tmp_path: Path) -> None:
     script = tmp_path / "later.sh"
-    async with Hub(load(tmp_path, {"s": {"command": "./later.sh"}}, maxBackoff=0.5)) as hub:
+    async with supervised(load(tmp_path, {"s": {"command": "./later.sh"}}, maxBackoff=0.5)) as hub:
         assert await hub.settled(5)
         status = hub.statuses()[0]
         assert (status.state, status.reason) == (State.FAILED, f"cannot start: {script} does not exist")
@@ -67,7 +79,9 @@ async def test_a_given_up_server_is_tried_again_at_the_slowest_pace(tmp_path: Pa
 async def test_a_missing_command_is_one_line_with_path_and_remedy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Hub(load(tmp_path, {"s": {"command": "uvx-not-here"}}, maxBackoff=600)) as hub:
+    async with Runtime(
+        load(tmp_path, {"s": {"command": "uvx-not-here"}}, maxBackoff=600), readers=[log.Reader()]
+    ) as hub:
         assert await hub.settled(5)
         assert hub.statuses()[0].state is State.FAILED
     (line,) = caplog.messages
@@ -76,7 +90,9 @@ async def test_a_missing_command_is_one_line_with_path_and_remedy(
 
 
 async def test_not_ready_within_start_timeout_is_an_end_and_a_new_start(tmp_path: Path) -> None:
-    async with Hub(load(tmp_path, {"s": python("import sys; sys.stdin.read()", startTimeout=0.4)})) as hub:
+    async with Runtime(
+        load(tmp_path, {"s": python("import sys; sys.stdin.read()", startTimeout=0.4)}), readers=[log.Reader()]
+    ) as hub:
         assert await hub.settled(5)
         status = hub.statuses()[0]
         assert status.reason == "was not ready within 0.4 s (startTimeout)"
@@ -84,7 +100,7 @@ async def test_not_ready_within_start_timeout_is_an_end_and_a_new_start(tmp_path
 
 
 async def test_a_server_that_refuses_to_be_initialized_is_quoted(tmp_path: Path) -> None:
-    async with Hub(load(tmp_path, {"s": python(REFUSES)})) as hub:
+    async with supervised(load(tmp_path, {"s": python(REFUSES)})) as hub:
         assert await hub.settled(5)
         assert hub.statuses()[0].reason == "it refused to be initialized: license expired"
 
@@ -106,13 +122,13 @@ async def test_a_ready_server_does_not_wait_for_a_slow_one(tmp_path: Path) -> No
         "slow": child("slow=2", tools={"rename": {"echo": "slow_echo"}}),
         "quick": child(tools={"include": ["echo"]}),
     }
-    async with Hub(load(tmp_path, servers)) as hub:
-        assert await hub.settled(5, ["quick"])
+    async with supervised(load(tmp_path, servers)) as hub:
+        assert await hub.settled(5, [ServerKey("quick")])
         slow, quick = hub.statuses()
         assert (slow.state, quick.state) == (State.STARTING, State.READY)
         with hub.local_client() as client:
             assert said(await client.call("echo", {"text": "x"}, timeout=1)) == "x"
-            assert not await hub.settled(0.05, ["slow"])
+            assert not await hub.settled(0.05, [ServerKey("slow")])
             assert await hub.settled(10)
             assert said(await client.call("slow_echo", {"text": "y"}, timeout=1)) == "y"
         assert slow.took >= 2
@@ -124,7 +140,7 @@ async def test_a_ready_server_does_not_wait_for_a_slow_one(tmp_path: Path) -> No
     ids=["while it starts", "in backoff", "when it has failed", "when it is ready"],
 )
 async def test_a_server_can_be_stopped_at_any_moment(tmp_path: Path, entry: Json) -> None:
-    async with Hub(load(tmp_path, {"s": entry}, minBackoff=60, maxBackoff=600)) as hub:
+    async with supervised(load(tmp_path, {"s": entry}, minBackoff=60, maxBackoff=600)) as hub:
         await hub.settled(0.4)
         began, status = time.monotonic(), hub.statuses()[0]
         pid = status.pid

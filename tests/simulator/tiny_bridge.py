@@ -8,6 +8,7 @@ It dials once (with `--redial` again and again, 0.1 s apart) and ends with its c
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 
@@ -41,7 +42,11 @@ async def main(command: list[str], redial: bool) -> None:
     child = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=2**26
     )
-    print(f"{command[-1].rsplit('/', 1)[-1]}: ready in 0.01 s, 3 tools", file=sys.stderr, flush=True)
+    name = command[-1].rsplit("/", 1)[-1]
+    print(f"{name}: ready in 0.01 s, 3 tools", file=sys.stderr, flush=True)
+    fact = {"kind": "ServerState", "server": name, "key": name, "state": "ready", "took": 0.01, "tools": 3}
+    with open(os.environ["VOICE_BRIDGE_FACTS"], "a", encoding="utf-8") as facts:
+        facts.write(json.dumps(fact) + "\n")
     try:
         while True:
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 
-from voice_bridge import log
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.loop import MISSING_EXTRA, Agent
 from voice_bridge.agent.screen import one_line, put, resumed
@@ -20,10 +18,10 @@ from voice_bridge.agent.store import Store
 from voice_bridge.agent.tools import ToolSource
 from voice_bridge.config import Settings
 from voice_bridge.config.loader import environment
+from voice_bridge.core.lifecycle import State
 from voice_bridge.errors import UsageError
 from voice_bridge.paths import data_dir
-from voice_bridge.runtime.runtime import Hub
-from voice_bridge.runtime.supervisor import State
+from voice_bridge.runtime.runtime import Runtime
 
 _EXTRA = ("anthropic", "prompt_toolkit", "rich")
 # With none of these only the SDK can tell whether there is a profile to use.
@@ -59,7 +57,6 @@ async def running_agent(settings: Settings, options: Options, store: Store) -> A
     """An agent with every enabled server's tools. Raises `UsageError`, and starts nothing when no model is set up."""
     if any(find_spec(module) is None for module in _EXTRA):
         raise UsageError(MISSING_EXTRA)
-    log.LOG.setLevel(logging.ERROR)  # this function tells of servers itself, in a sentence each
     environ = environment(settings.source)
     if not any(environ.get(name) for name in _SET_UP):
         await Agent(environ=environ).close()
@@ -67,14 +64,14 @@ async def running_agent(settings: Settings, options: Options, store: Store) -> A
     for problem in settings.problems.values():
         say(one_line(problem))
     failure: Exception | None = None
-    async with Hub(settings) as hub:
+    async with Runtime(settings) as runtime:
         try:
             # The SDK takes about as long to import as servers to start.
-            await asyncio.gather(asyncio.to_thread(import_module, "voice_bridge.agent.client"), _settle(hub))
-            with hub.local_client() as tools:
+            await asyncio.gather(asyncio.to_thread(import_module, "voice_bridge.agent.client"), _settle(runtime))
+            with runtime.local_client() as tools:
                 async with _agent(tools, conversation, environ, options) as agent:
                     yield agent
-        except Exception as error:  # noqa: BLE001  Raised below as it is: the hub's TaskGroup would wrap it.
+        except Exception as error:  # noqa: BLE001  Raised below as it is, once the servers have ended.
             failure = error
     if failure is not None:
         raise failure
@@ -107,12 +104,12 @@ def _conversation(options: Options, store: Store) -> Conversation:
     return conversation
 
 
-async def _settle(hub: Hub) -> None:
-    if not await hub.settled(1.0):
-        waiting = [status.name for status in hub.statuses() if status.state is State.STARTING]
+async def _settle(runtime: Runtime) -> None:
+    if not await runtime.settled(1.0):
+        waiting = [status.name for status in runtime.statuses() if status.state is State.STARTING]
         say(f"Starting {', '.join(waiting)} …")
-        await hub.settled(_GRACE)
-    for status in hub.statuses():
+        await runtime.settled(_GRACE)
+    for status in runtime.statuses():
         if status.state is State.STARTING:
             say(f"Server {status.name} is still starting; its tools join when it is ready.")
         elif status.state is not State.READY:

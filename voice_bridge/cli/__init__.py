@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import typer
 
-from voice_bridge import __version__, log
+from voice_bridge import __version__
 from voice_bridge.errors import UsageError, VoiceBridgeError
+from voice_bridge.observe import log
 from voice_bridge.secrets import mask
 
 # Only the module of the command in use is imported: the daemon pays for nothing else.

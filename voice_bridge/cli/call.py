@@ -9,10 +9,11 @@ import typer
 
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
+from voice_bridge.core.lifecycle import State
 from voice_bridge.errors import CallError, UsageError
-from voice_bridge.ports.servers import process as platforms
-from voice_bridge.runtime.runtime import Hub
-from voice_bridge.runtime.supervisor import State
+from voice_bridge.observe import log
+from voice_bridge.ports.servers import process
+from voice_bridge.runtime.runtime import Runtime
 
 
 def call(
@@ -27,7 +28,7 @@ def call(
     config: ConfigOption = None,
 ) -> None:
     """Call one tool and print its result. Status 1 when the result is an error."""
-    result = platforms.run(_called(settings_for(server or [], config), tool, _parsed(arguments)))
+    result = process.run(_called(settings_for(server or [], config), tool, _parsed(arguments)))
     print(json.dumps(result, ensure_ascii=False, indent=2) if as_json else "\n".join(_readable(result)))
     if result.get("isError"):
         raise typer.Exit(1)
@@ -44,21 +45,21 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 async def _called(settings: Settings, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    async with Hub(settings) as hub:
-        await hub.settled()
-        with hub.local_client() as client:
+    async with Runtime(settings, readers=[log.Reader()]) as runtime:
+        await runtime.settled()
+        with runtime.local_client() as client:
             if not client.owner(tool):
-                raise UsageError(_no_such_tool(tool, [each["name"] for each in await client.tools()], hub))
+                raise UsageError(_no_such_tool(tool, [each["name"] for each in await client.tools()], runtime))
             try:
                 return await client.call(tool, arguments)
             except CallError as error:
                 return {"content": [{"type": "text", "text": str(error)}], "isError": True}
 
 
-def _no_such_tool(tool: str, known: list[str], hub: Hub) -> str:
+def _no_such_tool(tool: str, known: list[str], runtime: Runtime) -> str:
     down = [
         f"{status.name} is {status.state}: {status.reason}"
-        for status in hub.statuses()
+        for status in runtime.statuses()
         if status.state is not State.READY
     ]
     listed = ", ".join(known) or "no tools at all"

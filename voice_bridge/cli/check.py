@@ -6,21 +6,22 @@ import asyncio
 import importlib.util
 import json
 import time
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from voice_bridge import log
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import EndpointSettings, Settings
+from voice_bridge.core.keys import ClientKey, EndpointKey
+from voice_bridge.core.lifecycle import State
 from voice_bridge.errors import UsageError
+from voice_bridge.observe import log
 from voice_bridge.ownership.lock import EndpointLock
-from voice_bridge.ports.clients.endpoint import Link
-from voice_bridge.ports.servers import process as platforms
+from voice_bridge.ports.clients.endpoint import Dial
+from voice_bridge.ports.servers import process
+from voice_bridge.runtime import plan
 from voice_bridge.runtime.daemon import NO_ENDPOINT
-from voice_bridge.runtime.runtime import Hub
-from voice_bridge.runtime.supervisor import State
+from voice_bridge.runtime.runtime import Runtime
 from voice_bridge.secrets import mask
 from voice_bridge.text import plural
 
@@ -45,7 +46,7 @@ def check(
     """Start, list and stop every server, dial the endpoint, and say what is wrong. Status 1 when something is."""
     log.configure(quiet=True)
     settings = settings_for(servers or [], config)
-    if not platforms.run(_Report(settings, dial=not offline).run()):
+    if not process.run(_Report(settings, dial=not offline).run()):
         raise typer.Exit(1)
 
 
@@ -57,13 +58,13 @@ class _Report:
     async def run(self) -> bool:
         """Prints the report; False when something is wrong."""
         self._say_settings()
-        async with Hub(self._settings) as hub:
-            await hub.settled()
-            self._say_servers(hub)
-            with hub.local_client() as client:
+        async with Runtime(self._settings, readers=[log.Reader()]) as runtime:
+            await runtime.settled()
+            self._say_servers(runtime)
+            with runtime.local_client() as client:
                 self._say_size([(client.owner(tool["name"]), tool) for tool in await client.tools()])
             if self._dial:
-                await self._say_endpoints(hub)
+                await self._say_endpoints(runtime)
         self._say_extras()
         print()
         print("All is well." if not self._faults else f"{plural(self._faults, 'thing')} to put right.")
@@ -87,9 +88,9 @@ class _Report:
                 f"{plural(len(self._settings.servers), 'server')}, {plural(len(self._settings.endpoints), 'endpoint')}"
             )
 
-    def _say_servers(self, hub: Hub) -> None:
+    def _say_servers(self, runtime: Runtime) -> None:
         print("Servers:")
-        for status in hub.statuses():
+        for status in runtime.statuses():
             if status.state is State.READY:
                 self._good(f"{status.name}: {plural(status.tools, 'tool')}, ready in {status.took:.2f} s")
             else:
@@ -116,15 +117,15 @@ class _Report:
             advice = 'leave some out with "tools": {"include": […]}'
             print(f"  note  voice models work best below {MANY_TOKENS:,}; {largest} takes {sizes[largest]:,}: {advice}")
 
-    async def _say_endpoints(self, hub: Hub) -> None:
+    async def _say_endpoints(self, runtime: Runtime) -> None:
         print("Endpoints:")
         if not self._settings.enabled_endpoints:
             self._bad(NO_ENDPOINT)
         async with asyncio.TaskGroup() as group:
             for endpoint in self._settings.enabled_endpoints:
-                group.create_task(self._say_endpoint(hub, endpoint))
+                group.create_task(self._say_endpoint(runtime, endpoint))
 
-    async def _say_endpoint(self, hub: Hub, endpoint: EndpointSettings) -> None:
+    async def _say_endpoint(self, runtime: Runtime, endpoint: EndpointSettings) -> None:
         try:
             lock = EndpointLock(endpoint.name, endpoint.url)
         except UsageError as busy:
@@ -132,7 +133,7 @@ class _Report:
             return
         with lock:
             began = time.monotonic()
-            reason = await _shake_hands(hub, endpoint, self._settings)
+            reason = await _shake_hands(runtime, endpoint)
         if reason:
             self._bad(f"{endpoint.name}: {reason}")
         else:
@@ -147,27 +148,40 @@ class _Report:
                 print(f"  off   {extra} ({what}): pip install 'mcp-voice-bridge[{extra}]'")
 
 
-class _Plug:
-    """The link's way to the hub, for one handshake."""
+class _Probe:
+    """A connection's way into the runtime, for one handshake."""
 
-    def __init__(self, hub: Hub, endpoint: EndpointSettings) -> None:
-        self._hub, self._endpoint = hub, endpoint
-        self.message, self.busy, self.closed = hub.client_message, hub.router.owes, hub.close_client
+    def __init__(self, runtime: Runtime, key: EndpointKey, endpoint: EndpointSettings) -> None:
+        self._runtime, self._key = runtime, key
+        self._client: ClientKey | None = None
+        self.dial = Dial(endpoint, runtime.settings.bridge, self)
 
-    def opened(self, deliver: Callable[[bytes], None]) -> str:
-        return self._hub.open_client(self._hub.view(self._endpoint), deliver)
+    def opened(self) -> None:
+        view = plan.view(self._runtime.settings, self._key)
+        self._client = self._runtime.open_client(view, self.dial.deliver)
+
+    def received(self, data: bytes) -> None:
+        if self._client is not None:
+            self._runtime.client_message(self._client, data)
+
+    def owes(self) -> bool:
+        return False
+
+    def answered(self) -> bool:
+        client = self._runtime.router.peers.clients.get(self._client) if self._client is not None else None
+        return client is not None and client.answered
 
 
-async def _shake_hands(hub: Hub, endpoint: EndpointSettings, settings: Settings) -> str:
-    """Dials once; empty when the cloud greeted us, else why not."""
-    link = Link(endpoint.name, endpoint, settings.bridge, _Plug(hub, endpoint))
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(link.run(lambda: asyncio.sleep(0)))
-        deadline = time.monotonic() + HANDSHAKE_WITHIN
-        while not link.status.greeted and not link.status.reason and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.1)  # the answer to the greeting goes out before the line is dropped
-        running.cancel()
-    if link.status.greeted:
+async def _shake_hands(runtime: Runtime, endpoint: EndpointSettings) -> str:
+    """Dials once; empty when the cloud asked for something and was answered, else why not."""
+    probe = _Probe(runtime, EndpointKey(endpoint.name), endpoint)
+    running = asyncio.ensure_future(probe.dial.run())
+    deadline = time.monotonic() + HANDSHAKE_WITHIN
+    while not probe.answered() and not running.done() and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    probe.dial.hang_up()
+    verdict = await running
+    if probe.answered():
         return ""
-    return link.status.reason or f"connected, but no handshake came within {HANDSHAKE_WITHIN:g} s"
+    late = f"connected, but no handshake came within {HANDSHAKE_WITHIN:g} s"
+    return verdict.text if time.monotonic() < deadline else late

@@ -113,8 +113,7 @@ async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[s
         tools = await _tools_in_time(session)
     say(f"It dialled after {dialled_after:.1f} s and says that it is {describe_server(session.server_info)}.")
     for server in bridge.servers():
-        tally = "" if server.tools is None else count(server.tools, "tool")
-        say(f"  {server.name:<20} {tally:>8}   ready in {server.seconds:.2f} s")
+        say(f"  {server.name:<20} {count(server.tools, 'tool'):>8}   ready in {server.seconds:.2f} s")
     names = ", ".join(tool.spoken for tool in tools) or "none at all"
     say(f"Together they offer {count(len(tools), 'tool')}: {names}.")
     return sum([not await ask(session, question, say, shipped=shipped) for question in QUESTIONS])

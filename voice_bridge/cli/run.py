@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
-from voice_bridge.ports.servers import process as platforms
+from voice_bridge.observe import log, stream
+from voice_bridge.ports.servers import process
+from voice_bridge.runtime.board import Reader
 from voice_bridge.runtime.daemon import Bridge
 
 
@@ -23,12 +27,12 @@ def run(
     """Connect the cloud at $MCP_ENDPOINT (or the settings' endpoints) with the MCP servers, until stopped."""
     words = servers or []
     settings = settings_for(words, config)
-    if settings.source is None:
-        platforms.run(_bridge(settings, None))
-    else:
-        source = settings.source
-        platforms.run(_bridge(settings, lambda: settings_for(words, source)))
+    source = settings.source
+    process.run(_bridge(settings, None if source is None else lambda: settings_for(words, source)))
 
 
 async def _bridge(settings: Settings, reload: Callable[[], Settings] | None) -> None:
-    await Bridge(settings, reload).run()
+    readers: list[Reader] = [log.Reader()]
+    if facts := os.environ.get(stream.VARIABLE):
+        readers.append(stream.Stream(Path(facts)))
+    await Bridge(settings, reload, readers).run()

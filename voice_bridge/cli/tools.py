@@ -9,9 +9,10 @@ import typer
 
 from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import Settings
-from voice_bridge.ports.servers import process as platforms
-from voice_bridge.runtime.runtime import Hub
-from voice_bridge.runtime.supervisor import State
+from voice_bridge.core.lifecycle import State
+from voice_bridge.observe import log
+from voice_bridge.ports.servers import process
+from voice_bridge.runtime.runtime import Runtime
 from voice_bridge.text import plural
 
 
@@ -24,7 +25,7 @@ def tools(
     config: ConfigOption = None,
 ) -> None:
     """List every tool of every enabled server. Status 1 when none could be listed."""
-    listed = platforms.run(_listed(settings_for(servers or [], config)))
+    listed = process.run(_listed(settings_for(servers or [], config)))
     if as_json:
         print(json.dumps([tool for _, tool in listed], ensure_ascii=False, indent=2))
     else:
@@ -35,11 +36,11 @@ def tools(
 
 async def _listed(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
     """Each tool with the name of its server."""
-    async with Hub(settings) as hub:
-        await hub.settled()
-        with hub.local_client() as client:
+    async with Runtime(settings, readers=[log.Reader()]) as runtime:
+        await runtime.settled()
+        with runtime.local_client() as client:
             found = [(client.owner(tool["name"]), tool) for tool in await client.tools()]
-        for status in hub.statuses():
+        for status in runtime.statuses():
             if status.state is not State.READY:
                 typer.echo(f"{status.name}: {status.state}: {status.reason}", err=True)
         for problem in settings.problems.values():

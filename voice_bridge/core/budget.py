@@ -43,6 +43,12 @@ def fit(result: bytes, limit: int) -> bytes:
     return _assembled(_shortened(text, budget), members) if budget > 0 else _TOO_LARGE
 
 
+def is_error(result: bytes | Raw) -> bool:
+    """Whether a `CallToolResult` says that the tool failed."""
+    raw = bytes(result)
+    return b'"isError"' in raw and jsonrpc.load(jsonrpc.members(raw).get("isError", b"false")) is True
+
+
 def fit_error(error: bytes, limit: int) -> bytes:
     """A JSON-RPC error within `limit` bytes; a long message is cut and its data left out."""
     if len(error) <= limit:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from msgspec import Raw
 
 from voice_bridge.config import ToolRules
-from voice_bridge.log import LOG
+from voice_bridge.core.keys import ServerKey
 from voice_bridge.protocol import jsonrpc
 
 LONGEST_NAME = 64
@@ -36,7 +36,7 @@ _SCHEMA_MEMBERS: Final[Mapping[str, bytes]] = {"properties": b"{", "required": b
 class Offer:
     """What one server offers, as it wrote it: raw JSON objects in its own order."""
 
-    server: str
+    server: ServerKey
     name: str
     rules: ToolRules = _NO_RULES
     tools: Sequence[bytes] = ()
@@ -49,9 +49,16 @@ class Offer:
 class Entry:
     """One exposed tool or prompt: its owner, the owner's own name for it, and the JSON a client gets."""
 
-    server: str
+    server: ServerKey
     original: str
     raw: bytes
+
+
+class CatalogRemark(NamedTuple):
+    """A sentence on an entry of a server that is left out or changed."""
+
+    server: str
+    text: str
 
 
 class _Wish(NamedTuple):
@@ -63,7 +70,7 @@ class _Wish(NamedTuple):
     raw: bytes
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[ServerKey, str]:
         return self.offer.server, self.original
 
 
@@ -75,6 +82,7 @@ class Catalog:
     prompts: Mapping[str, Entry] = field(default_factory=dict)
     resources: Mapping[str, Entry] = field(default_factory=dict)
     templates: Mapping[str, Entry] = field(default_factory=dict)
+    remarks: tuple[CatalogRemark, ...] = field(default=(), compare=False)
 
     def listing(self, kind: str) -> bytes:
         """The members of a list result of that kind, without braces."""
@@ -115,7 +123,7 @@ class Catalog:
             kinds.append("resources")
         return kinds
 
-    def owner_of_uri(self, uri: str) -> str | None:
+    def owner_of_uri(self, uri: str) -> ServerKey | None:
         """The server that answers for a resource: by its list, by a template, or the only one with that scheme."""
         if uri in self.resources:
             return self.resources[uri].server
@@ -133,36 +141,43 @@ def merge(offers: Sequence[Offer], pinned: Catalog | None = None) -> Catalog:
 
     A name that `pinned` announced is its owner's for good, whether or not that owner still offers the tool.
     """
-    tools = [_Wish(offer, *chosen) for offer in offers for chosen in _chosen(offer)]
+    remarks: list[CatalogRemark] = []
+    tools = [_Wish(offer, *chosen) for offer in offers for chosen in _chosen(offer, remarks)]
     prompts = [
-        _Wish(offer, name, name, raw) for offer in offers for name, raw in _named(offer.prompts, offer.name, "prompt")
+        _Wish(offer, name, name, raw)
+        for offer in offers
+        for name, raw in _named(offer.prompts, offer.name, "prompt", remarks)
     ]
     return Catalog(
         tools=_expose(tools, pinned.tools if pinned else {}),
         prompts=_expose(prompts, pinned.prompts if pinned else {}),
         resources=_by_uri(offers, "resources", "uri"),
         templates=_by_uri(offers, "templates", "uriTemplate"),
+        remarks=tuple(remarks),
     )
 
 
-def _named(entries: Iterable[bytes], server: str, kind: str) -> Iterable[tuple[str, bytes]]:
+def _named(
+    entries: Iterable[bytes], server: str, kind: str, remarks: list[CatalogRemark]
+) -> Iterable[tuple[str, bytes]]:
     """Entries with their names; an odd one is left out and never costs the rest of the list."""
     seen: set[str] = set()
     for raw in entries:
         name = jsonrpc.load(jsonrpc.members(raw).get("name", b"null"))
         if not isinstance(name, str):
-            LOG.warning("%s: left out a %s that has no name: %.80s", server, kind, raw.decode("utf-8", "replace"))
+            shown = raw.decode("utf-8", "replace")[:80]
+            remarks.append(CatalogRemark(server, f"left out a {kind} that has no name: {shown}"))
         elif name in seen:
-            LOG.warning("%s: left out a second %s called %r", server, kind, name)
+            remarks.append(CatalogRemark(server, f"left out a second {kind} called {name!r}"))
         else:
             seen.add(name)
             yield name, raw
 
 
-def _chosen(offer: Offer) -> Iterable[tuple[str, str, bytes]]:
+def _chosen(offer: Offer, remarks: list[CatalogRemark]) -> Iterable[tuple[str, str, bytes]]:
     """The tools that the rules let through: own name, wished name, JSON."""
     rules = offer.rules
-    for name, raw in _named(offer.tools, offer.name, "tool"):
+    for name, raw in _named(offer.tools, offer.name, "tool", remarks):
         if not any(fnmatchcase(name, glob) for glob in rules.include):
             continue
         if any(fnmatchcase(name, glob) for glob in rules.exclude):

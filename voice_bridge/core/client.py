@@ -1,22 +1,16 @@
-"""One MCP client as the router sees it: a cloud's connection, or a caller in this process."""
+"""One MCP client as the core sees it: a cloud's connection, or a caller in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from voice_bridge.core.catalog import Catalog
+from voice_bridge.core.keys import ClientKey, EndpointKey, ServerKey
 from voice_bridge.quota import Quota
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-
-class Send(NamedTuple):
-    """One message to a client or a server. Empty data asks a client's link to redial, so that it reads the lists."""
-
-    to: str
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +18,7 @@ class View:
     """What a client may see and how it is to be treated. `servers` are keys in the order of the settings file."""
 
     name: str
-    servers: tuple[str, ...]
+    servers: tuple[ServerKey, ...]
     call_timeout: float | None = None
     max_result_bytes: int | None = None
     redial_on_change: bool = False
@@ -41,14 +35,20 @@ class Listen:
 
 @dataclass(slots=True)
 class Client:
-    """A connection. `announced` is the catalog it was last shown; names in it keep their owners."""
+    """A connection. `announced` is the catalog it was last shown; names in it keep their owners.
 
-    key: str
+    `log_level` is the rank of the level it asked for, None when it never asked. `answered` says that it asked for
+    something and got a result.
+    """
+
+    key: ClientKey
     view: View
+    endpoint: EndpointKey | None = None
     initialized: bool = False
     modern: bool = False
+    answered: bool = False
     capabilities: Mapping[str, Any] = field(default_factory=dict)
-    log_level: int = 0
+    log_level: int | None = None
     catalog: Catalog | None = None
     announced: Catalog | None = None
     notified: Catalog | None = None

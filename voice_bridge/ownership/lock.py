@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import IO, Self
 
 from voice_bridge.errors import UsageError
-from voice_bridge.log import LOG
 from voice_bridge.paths import data_dir
 from voice_bridge.ports.servers import process as platforms
 
@@ -22,12 +21,13 @@ class EndpointLock:
 
     def __init__(self, name: str, url: str) -> None:
         self._file: IO[str] | None = None
+        self.remark = ""
         try:
             folder = data_dir() / "locks"
             folder.mkdir(exist_ok=True)
             file = open(folder / hashlib.sha256(url.encode()).hexdigest()[:32], "a+", encoding="ascii")  # noqa: SIM115
         except OSError as error:
-            LOG.warning("%s: cannot tell whether another bridge uses this endpoint: %s", name, error.strerror)
+            self.remark = f"cannot tell whether another bridge uses this endpoint: {error.strerror}"
             return
         if not platforms.lock(file):
             file.seek(0)

@@ -7,6 +7,7 @@ changes through `subscriptions/listen`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,17 +23,17 @@ MODERN: Final = "2026-07-28"
 _PREFIX = "io.modelcontextprotocol/"
 VERSION_KEY: Final = _PREFIX + "protocolVersion"
 SUBSCRIPTION_KEY: Final = _PREFIX + "subscriptionId"
-CAPABILITIES: Final[Mapping[str, object]] = {"sampling": {}, "elicitation": {}, "roots": {}}
 INFO: Final = {"name": "mcp-voice-bridge", "version": __version__}
 _VERSION_MEMBER = jsonrpc.dump(VERSION_KEY)
 _OUR_ENVELOPE: Final[Mapping[str, Raw]] = {
     VERSION_KEY: Raw(jsonrpc.dump(MODERN)),
     _PREFIX + "clientInfo": Raw(jsonrpc.dump(INFO)),
-    _PREFIX + "clientCapabilities": Raw(b"{}"),
 }
+_CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
+_CAPABILITIES_MEMBER = jsonrpc.dump(_CAPABILITIES_KEY)
 LOG_LEVEL_KEY: Final = _PREFIX + "logLevel"
 _LOG_LEVEL_MEMBER = jsonrpc.dump(LOG_LEVEL_KEY)
-_ENVELOPE_KEYS = {*_OUR_ENVELOPE, LOG_LEVEL_KEY}
+_ENVELOPE_KEYS = {*_OUR_ENVELOPE, _CAPABILITIES_KEY, LOG_LEVEL_KEY}
 _SERVER_INFO_META = b'"_meta":' + jsonrpc.dump({_PREFIX + "serverInfo": INFO})
 COMPLETE: Final = b'"resultType":"complete"'
 _UNCACHED: Final = b'"ttlMs":0,"cacheScope":"private"'
@@ -59,10 +60,20 @@ def version_of(params: bytes | Raw) -> str | None:
     return _text_in_meta(params, VERSION_KEY, _VERSION_MEMBER)
 
 
-def enveloped(params: bytes | Raw, log_level: str | None = None) -> bytes:
+def enveloped(params: bytes | Raw, capabilities: Mapping[str, object], log_level: str | None = None) -> bytes:
     """The params of an older client's request, fit for a server of the new era."""
     level = {} if log_level is None else {LOG_LEVEL_KEY: Raw(jsonrpc.dump(log_level))}
-    return _with_meta(params, {**_OUR_ENVELOPE, **level})
+    declared = {_CAPABILITIES_KEY: Raw(jsonrpc.dump(capabilities))}
+    return _with_meta(params, {**_OUR_ENVELOPE, **declared, **level})
+
+
+def declared_in(params: bytes | Raw) -> tuple[object, object]:
+    """The capabilities and the client's name in a request's envelope; None for what it does not say."""
+    if _CAPABILITIES_MEMBER not in bytes(params):
+        return None, None
+    meta = jsonrpc.members(jsonrpc.members(params).get("_meta", b""))
+    info = jsonrpc.load(meta.get(_PREFIX + "clientInfo", b"null"))
+    return jsonrpc.load(meta.get(_CAPABILITIES_KEY, b"null")), info.get("name") if isinstance(info, dict) else None
 
 
 def unenveloped(params: bytes | Raw) -> bytes:
@@ -103,9 +114,16 @@ def stamped(params: bytes, subscription: bytes) -> bytes:
     return _with_meta(params, {SUBSCRIPTION_KEY: Raw(subscription)})
 
 
+_META_IN_ESCAPES: Final = re.compile(rb"\\u00(?:5[fF]|6[15dD]|74)")  # a letter of `_meta` written as an escape
+
+
 def with_token(params: bytes | Raw, token: bytes) -> bytes:
-    """The params with another progress token in `_meta`."""
-    return _with_meta(params, {"progressToken": Raw(token)})
+    """The params with our progress token in `_meta`; what else stands in them stays as written."""
+    raw = bytes(params)
+    if raw.startswith(b"{") and b'"_meta"' not in raw and not _META_IN_ESCAPES.search(raw):
+        rest = raw[1:].lstrip()
+        return b'{"_meta":{"progressToken":' + token + (b"}}" if rest == b"}" else b"}," + rest)
+    return _with_meta(raw or jsonrpc.EMPTY, {"progressToken": Raw(token)})
 
 
 NEEDS_INPUT: Final = "needs input that this client cannot give"

@@ -1,7 +1,7 @@
-"""The servers, running, and everyone in this process or on a cloud's socket who uses them.
+"""Carries out what the core decides: servers are started and ended, endpoints dialled, messages handed over.
 
-The hub is the only place where the router's decisions become bytes on pipes: it feeds events in, hands messages out,
-and wakes the router when a deadline is due.
+Events of processes, sockets and the clock go into the router; its effects come out and are done here, and nowhere
+else. What fails while one is done becomes an event again, or a fact: it never ends the runtime.
 """
 
 from __future__ import annotations
@@ -9,242 +9,256 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import Self
 
-from voice_bridge.config import EndpointSettings, ServerSettings, Settings
-from voice_bridge.core.client import Send, View
+from voice_bridge.config import ServerSettings, Settings
+from voice_bridge.core.client import View
+from voice_bridge.core.effects import (
+    Acquire,
+    Dial,
+    Effect,
+    HangUp,
+    Note,
+    Redial,
+    Start,
+    Stop,
+    ToClient,
+    ToServer,
+)  # fmt: skip
+from voice_bridge.core.facts import ServerState
+from voice_bridge.core.keys import ClientKey, EndpointKey, ServerKey
+from voice_bridge.core.lifecycle import State
 from voice_bridge.core.router import Router
-from voice_bridge.log import LOG
+from voice_bridge.core.server import Server
 from voice_bridge.ports.clients.local import LocalClient
-from voice_bridge.ports.servers.stdio import Oversized
-from voice_bridge.runtime.supervisor import Session, Status, Supervised
+from voice_bridge.runtime import plan
+from voice_bridge.runtime.board import Board, Reader
+from voice_bridge.runtime.connections import Connections
+from voice_bridge.runtime.processes import Processes
+from voice_bridge.runtime.tasks import Tasks
 
 Deliver = Callable[[bytes], None]
+STOPPING = "was stopped"
 
 
-class _Post:
-    """One server's way to the hub (supervisor.Desk). Once detached, what an old process still says is not heard."""
+class Status:
+    """What a person wants to know of one server, always as it is now; times are seconds."""
 
-    def __init__(self, hub: Hub, key: str) -> None:
-        self._hub, self._key = hub, key
-        self.detached = False
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.name = server.name
 
-    def started(self, session: Session) -> None:
-        if not self.detached:
-            self._hub.server_started(self._key, session)
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._server.life.state
 
-    def received(self, line: bytes | Oversized) -> None:
-        if not self.detached:
-            self._hub.server_wrote(self._key, line)
+    @property
+    def reason(self) -> str:
+        """Why it is there, when it is not well."""
+        return self._server.life.reason
 
-    def exited(self, reason: str, *, gone: bool) -> None:
-        if not self.detached:
-            self._hub.server_exited(self._key, reason, gone=gone)
+    @property
+    def pid(self) -> int | None:
+        """Its process; None for a remote one and while it does not run."""
+        return self._server.pid
+
+    @property
+    def took(self) -> float:
+        """The time from its last start until it was ready."""
+        return self._server.took
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(0, self._server.starts - 1)
+
+    @property
+    def tools(self) -> int:
+        """How many tools it has."""
+        return len(self._server.lists.get("tools", ()))
 
 
-@dataclass(slots=True)
-class _Running:
-    supervised: Supervised
-    post: _Post
-    task: asyncio.Task[None]
+class Runtime:
+    """Runs the enabled servers of the settings inside `async with`; clients come and go meanwhile.
 
+    `dial` connects the endpoints of the settings too.
+    """
 
-class Hub:
-    """Runs the enabled servers of the settings inside `async with`; clients come and go meanwhile."""
-
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, dial: bool = False, readers: Iterable[Reader] = ()) -> None:
         self.settings = settings
         self.router = Router()
-        self._running: dict[str, _Running] = {}
-        self._sessions: dict[str, Session] = {}
-        self._deliver: dict[str, Deliver] = {}
-        self._views: dict[str, Callable[[], View]] = {}
+        self.board = Board(readers)
+        self.tasks = Tasks(self.board)
+        self.connections = Connections(self)
+        self._processes = Processes(self)
+        self._dial = dial
+        self._servers: dict[ServerKey, ServerSettings] = {}
+        self._deliver: dict[ClientKey, Deliver] = {}
+        self._views: dict[ClientKey, Callable[[], View]] = {}
         self._numbers = count(1)
-        self._group = asyncio.TaskGroup()
+        self._settling: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
     async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
-        for key, server in self._wanted(self.settings).items():
-            self._add(key, server)
+        self.apply(self.settings)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for running in self._running.values():
-            running.supervised.stop()
-        # Not told of the block's own error, the group waits for the servers to end and leaves that error as it is.
-        await self._group.__aexit__(None, None, None)
+        now = time.monotonic()
+        self.router.falls_silent()
+        for key in list(self._servers):  # first, so that the calls still open are answered before the sockets close
+            self.carry_out(self.router.supervisor.unwanted(key, now, STOPPING))
+        for endpoint in list(self.router.peers.endpoints):
+            self.carry_out(self.router.dialling.unwanted(endpoint, now, STOPPING))
+        await self.tasks.join()
+        self.connections.release_all()
         if self._timer is not None:
             self._timer.cancel()
 
+    # Settings
+
+    def apply(self, new: Settings) -> None:
+        """Goes over to new settings, touching only what changed; calls on untouched servers go on."""
+        now = time.monotonic()
+        self.settings = new
+        self.router.supervisor.settings(new.bridge)
+        self.router.dialling.settings(new.bridge)
+        dialled = plan.wanted_endpoints(new) if self._dial else {}
+        self.carry_out(self.connections.leave(dialled, now))
+        self._apply_servers(plan.wanted_servers(new), now)
+        for key, view in self._views.items():
+            self.carry_out(self.router.client_view(key, view(), now))
+        self.carry_out(self.connections.join(dialled, now))
+
+    def _apply_servers(self, wanted: dict[ServerKey, ServerSettings], now: float) -> None:
+        supervisor, before = self.router.supervisor, self._servers
+        self._servers = wanted
+        for key in before.keys() - wanted.keys():
+            self.carry_out(supervisor.unwanted(key, now, "was removed from the settings"))
+        for key, server in wanted.items():
+            known, manner = before.get(key), plan.manner(server)
+            if known is None:
+                self.carry_out(supervisor.wanted(key, manner, now))
+            elif not known.same_process(server):
+                self.carry_out(supervisor.renewed(key, manner, now, "is restarted: its settings changed"))
+            elif known != server:
+                self.carry_out(supervisor.treated(key, manner))
+
+    def nudge(self) -> None:
+        """Somebody thinks that it may work now: nothing waits for its next try."""
+        now = time.monotonic()
+        self.carry_out(self.router.supervisor.nudge(now))
+        self.carry_out(self.router.dialling.nudge(now))
+
     # Servers
+
+    def server(self, key: ServerKey) -> ServerSettings | None:
+        """The settings of a server that is wanted."""
+        return self._servers.get(key)
 
     def statuses(self) -> list[Status]:
         """Every server's state, in the order of the settings file."""
-        return [self._running[key].supervised.status for key in self._wanted(self.settings) if key in self._running]
+        return [Status(self.router.peers.servers[key]) for key in self._servers]
 
-    async def settled(self, timeout: float | None = None, keys: Iterable[str] | None = None) -> bool:
+    async def settled(self, timeout: float | None = None, keys: Iterable[ServerKey] | None = None) -> bool:
         """Waits until each server is ready or has failed once; False when the time (seconds) was over first."""
-        chosen = list(self._running if keys is None else [key for key in keys if key in self._running])
+        chosen = list(self._servers if keys is None else keys)
         try:
             async with asyncio.timeout(timeout):
-                for key in chosen:
-                    await self._running[key].supervised.settled.wait()
+                while not all(self._is_settled(key) for key in chosen):
+                    news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._settling.append(news)
+                    await news
         except TimeoutError:
             return False
         return True
 
-    def apply(self, new: Settings) -> None:
-        """Goes over to new settings, touching only what changed; calls on untouched servers go on."""
-        wanted = self._wanted(new)
-        self.settings = new
-        for key in [key for key in self._running if key not in wanted]:
-            self._remove(key)
-        for key, server in wanted.items():
-            running = self._running.get(key)
-            if running is None:
-                self._add(key, server)
-            elif running.supervised.server.same_process(server):
-                if running.supervised.server != server:
-                    running.supervised.server = server
-                    self._carry_out(self.router.server_rules(key, server.tools, server.call_timeout))
-            else:
-                LOG.info("%s: its settings changed; restarting it", server.name)
-                self._add(key, server, after=self._remove(key))
-        for key, view in self._views.items():
-            self._carry_out(self.router.client_view(key, view()))
-
-    def view(self, endpoint: EndpointSettings, only: str | None = None) -> View:
-        """What an endpoint, or its connection for one server, may see and how it is treated."""
-        chosen = [server for server in self._seen_by(endpoint) if only in (None, server.name)]
-        return View(
-            name=endpoint.name,
-            servers=tuple(_key(server, endpoint.name) for server in chosen),
-            call_timeout=endpoint.call_timeout,
-            max_result_bytes=endpoint.max_result_bytes,
-            redial_on_change=endpoint.refresh == "reconnect",
-        )
-
-    def names_for(self, endpoint: EndpointSettings) -> list[str]:
-        """The names of the servers an endpoint may see."""
-        return [server.name for server in self._seen_by(endpoint)]
-
-    def _seen_by(self, endpoint: EndpointSettings) -> list[ServerSettings]:
-        return [server for server in self.settings.enabled_servers if _selected(server.name, endpoint.servers)]
-
-    def _wanted(self, settings: Settings) -> dict[str, ServerSettings]:
-        """The processes to run: one for each server, or one for each endpoint of an isolated server."""
-        wanted: dict[str, ServerSettings] = {}
-        for server in settings.enabled_servers:
-            if server.isolate and settings.enabled_endpoints:
-                for endpoint in settings.enabled_endpoints:
-                    if _selected(server.name, endpoint.servers):
-                        wanted[_key(server, endpoint.name)] = server
-            else:
-                wanted[server.name] = server
-        return wanted
-
-    def _add(self, key: str, server: ServerSettings, after: asyncio.Task[None] | None = None) -> None:
-        self.router.server_added(key, server.name, server.tools, server.call_timeout, time.monotonic())
-        post = _Post(self, key)
-        supervised = Supervised(server, self.settings.bridge, self.settings.child_environ, post)
-        task = self._group.create_task(_run(supervised, after), name=f"server {key}")
-        self._running[key] = _Running(supervised, post, task)
-
-    def _remove(self, key: str) -> asyncio.Task[None]:
-        """Stops a server for good; the task that ends when its process is gone."""
-        running = self._running.pop(key)
-        running.post.detached = True
-        running.supervised.stop()
-        self._sessions.pop(key, None)
-        self._carry_out(self.router.server_removed(key, "was removed from the settings", time.monotonic()))
-        return running.task
-
-    def server_started(self, key: str, session: Session) -> None:
-        """Begins the handshake with a server that is up."""
-        self._sessions[key] = session
-        self._carry_out(self.router.server_started(key))
-
-    def server_wrote(self, key: str, line: bytes | Oversized) -> None:
-        """Routes one message of a server."""
-        now = time.monotonic()
-        server = self.router.servers[key]
-        greeting = server.state == "starting"
-        if isinstance(line, bytes):
-            self._guarded(key, self.router.server_message, key, line, now)
-        else:
-            limit = self.settings.bridge.max_message_bytes
-            self._guarded(key, self.router.server_oversized, key, line.ends, line.size, limit, now)
-        if greeting and (server.state == "ready" or server.failure):
-            self._running[key].supervised.greeted(server.failure, len(server.lists.get("tools", ())))
-
-    def server_exited(self, key: str, reason: str, *, gone: bool) -> None:
-        """Answers what a dead server still owed."""
-        self._sessions.pop(key, None)
-        self._carry_out(self.router.server_exited(key, reason, gone=gone, now=time.monotonic()))
+    def _is_settled(self, key: ServerKey) -> bool:
+        server = self.router.peers.servers.get(key)
+        return server is None or server.settled
 
     # Clients
 
-    def open_client(self, view: View | Callable[[], View], deliver: Deliver) -> str:
+    def open_client(
+        self, view: View | Callable[[], View], deliver: Deliver, endpoint: EndpointKey | None = None
+    ) -> ClientKey:
         """A client's key for this connection; `deliver` gets each message for it and must not block.
 
         A view given as a function is asked again when the settings change.
         """
         now = view() if callable(view) else view
-        key = f"{now.name}#{next(self._numbers)}"
+        key = ClientKey(f"{now.name}#{next(self._numbers)}")
         if callable(view):
             self._views[key] = view
         self._deliver[key] = deliver
-        self.router.client_opened(key, now)
+        self.router.client_opened(key, now, endpoint)
         return key
 
-    def client_message(self, key: str, data: bytes) -> None:
+    def client_message(self, key: ClientKey, data: bytes) -> None:
         """Routes one message of a client."""
-        self._guarded(key, self.router.client_message, key, data, time.monotonic())
+        self.carry_out(self.router.client_message(key, data, time.monotonic()))
 
-    def close_client(self, key: str) -> None:
+    def close_client(self, key: ClientKey) -> None:
         """Forgets a client; its open calls are cancelled."""
         self._views.pop(key, None)
         if self._deliver.pop(key, None) is not None:
-            self._carry_out(self.router.client_closed(key))
+            self.carry_out(self.router.client_closed(key, time.monotonic()))
 
     def local_client(self, view: View | None = None) -> LocalClient:
         """A client in this process, of every server unless a view says otherwise."""
-        everything = View("local", tuple(self._wanted(self.settings)), call_timeout=600.0)
-        return LocalClient(self, view or everything)
+        return LocalClient(self, view or plan.everything(self.settings))
 
-    def owner(self, key: str, tool: str) -> str:
+    def owner(self, key: ClientKey, tool: str) -> str:
         """The name of the server that owns a tool this client sees; empty when there is none."""
-        entry = self.router.catalog_of(self.router.clients[key]).tools.get(tool)
-        return self.router.servers[entry.server].name if entry else ""
+        entry = self.router.peers.catalog_of(self.router.peers.clients[key]).tools.get(tool)
+        return self.router.peers.servers[entry.server].name if entry else ""
 
     # Effects
 
-    def _guarded(self, about: str, decide: Callable[..., list[Send]], *event: object) -> None:
-        """Carries out the router's decision. A fault in it costs one message, never the connections of others."""
-        try:
-            sends = decide(*event)
-        except Exception:  # noqa: BLE001 - see above
-            LOG.exception("%s: a message was lost to a fault in the bridge; please report this", about)
-            return
-        self._carry_out(sends)
-
-    def _carry_out(self, sends: list[Send]) -> None:
-        for to, data in sends:
-            deliver = self._deliver.get(to)
-            if deliver is not None:
-                deliver(data)
-                continue
-            session = self._sessions.get(to)
-            if session is not None and not session.send(data):
-                self._carry_out(self.router.undelivered(to, data))
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        """Does what the core decided, in its order."""
+        for effect in effects:
+            if type(effect) is ToClient:
+                deliver = self._deliver.get(effect.to)
+                if deliver is not None:
+                    deliver(effect.data)
+            elif type(effect) is ToServer:
+                if not self._processes.send(effect.to, effect.data):
+                    self.carry_out(self.router.undelivered(effect.to, effect.data, time.monotonic()))
+            elif type(effect) is Note:
+                self._note(effect)
+            else:
+                self._act(effect)
         self._set_timer()
+
+    def _note(self, note: Note) -> None:
+        if isinstance(note.fact, ServerState):
+            waiting, self._settling = self._settling, []
+            for news in waiting:
+                if not news.done():
+                    news.set_result(None)
+        self.board.tell(note.fact)
+
+    def _act(self, effect: Effect) -> None:
+        match effect:
+            case Start(server):
+                self._processes.start(server)
+            case Stop(server):
+                self._processes.stop(server)
+            case Acquire(endpoint):
+                self.carry_out(self.connections.acquire(endpoint, time.monotonic()))
+            case Dial(endpoint):
+                self.connections.dial(endpoint)
+            case HangUp(endpoint):
+                self.connections.hang_up(endpoint)
+            case Redial(client):
+                self.connections.renew(client)
 
     def _set_timer(self) -> None:
         deadline = self.router.next_deadline()
@@ -257,22 +271,4 @@ class Hub:
 
     def _expire(self) -> None:
         self._timer = None
-        self._carry_out(self.router.expire(time.monotonic()))
-
-
-async def _run(supervised: Supervised, after: asyncio.Task[None] | None) -> None:
-    if after is not None:
-        await asyncio.wait([after])  # two processes of one server may not get on, at a port or a file
-    await supervised.run()
-
-
-def _key(server: ServerSettings, endpoint: str) -> str:
-    return f"{server.name}@{endpoint}" if server.isolate else server.name
-
-
-def _selected(name: str, chosen: Iterable[str]) -> bool:
-    """Whether an endpoint's `servers` include a name: `*` is all, `!name` leaves one out."""
-    words = list(chosen)
-    if f"!{name}" in words:
-        return False
-    return name in words or "*" in words or all(word.startswith("!") for word in words)
+        self.carry_out(self.router.expire(time.monotonic()))

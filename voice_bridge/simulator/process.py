@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import re
 import signal
 import tempfile
 import time
@@ -13,11 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
-_READY = re.compile(
-    r"(?P<name>[^\s:\[\]]+)\]?: ready in (?P<seconds>\d+(?:\.\d+)?) ?s\b(?:.*?(?P<tools>\d+) tools?\b)?"
-)
+_FACTS_VARIABLE = "VOICE_BRIDGE_FACTS"
 _LONGEST_LINE = 500
 _STOP_WITHIN = 8.0  # seconds: the bridge's own ladder for its children takes four
 
@@ -28,11 +26,11 @@ class BridgeEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerReady:
-    """What a bridge's log tells of a server: seconds it took to start, and its tools where they are counted."""
+    """What a bridge tells of a server: seconds it took to start, and how many tools it has."""
 
     name: str
     seconds: float
-    tools: int | None
+    tools: int
 
 
 class BridgeProcess:
@@ -46,9 +44,10 @@ class BridgeProcess:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.started_at = time.monotonic()
         self._command = list(command)
-        self._environment = dict(environment)
         self._folder = tempfile.TemporaryDirectory(prefix="voice-bridge-", ignore_cleanup_errors=True)
         self._log = Path(self._folder.name, "bridge.log")
+        self._facts = Path(self._folder.name, "facts.jsonl")
+        self._environment = {**environment, _FACTS_VARIABLE: str(self._facts)}
         self._lines: list[str] = []
         self._process: asyncio.subprocess.Process | None = None
 
@@ -66,12 +65,18 @@ class BridgeProcess:
         return self._lines
 
     def servers(self) -> list[ServerReady]:
-        """The servers whose start is in the log."""
-        found = filter(None, map(_READY.search, self.log()))
-        return [
-            ServerReady(one["name"], float(one["seconds"]), int(one["tools"]) if one["tools"] else None)
-            for one in found
-        ]
+        """The servers that the bridge said are ready, each once; none of a bridge that keeps no stream of facts."""
+        ready = {}
+        for fact in self._told():
+            if fact.get("kind") == "ServerState" and fact.get("state") == "ready":
+                ready[fact["key"]] = ServerReady(fact["server"], fact["took"], fact["tools"])
+        return list(ready.values())
+
+    def _told(self) -> list[dict[str, Any]]:
+        if not self._facts.is_file():
+            return []
+        lines = self._facts.read_bytes().split(b"\n")[:-1]  # the last one may be half written
+        return [json.loads(line) for line in lines]
 
     async def ended(self) -> NoReturn:
         """Wait for the end of the process; it comes as BridgeEnded."""

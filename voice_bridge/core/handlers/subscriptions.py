@@ -1,141 +1,151 @@
-"""Who wants to hear of what: list changes, resources, log levels; in each era's way."""
+"""Who wants to hear of what: list changes and resources, in each era's way."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from msgspec import Raw
-
-from voice_bridge.core.client import LOG_LEVELS, Client, Listen, Send
-from voice_bridge.core.pending import Own
+from voice_bridge.core.client import Client, Listen
+from voice_bridge.core.effects import Effect, ToClient, ToServer
+from voice_bridge.core.keys import ClientKey
+from voice_bridge.core.peers import Params, Peers
+from voice_bridge.core.pending import Own, Relisten
+from voice_bridge.core.request import Request
 from voice_bridge.core.server import Server
 from voice_bridge.protocol import era, jsonrpc
 
-if TYPE_CHECKING:
-    from voice_bridge.core.router import Router
-
-CHANGE_NOTICES: Final[Mapping[str, str]] = {
+LISTEN: Final = "subscriptions/listen"
+CHANGES: Final[Mapping[str, str]] = {
     "toolsListChanged": "notifications/tools/list_changed",
     "promptsListChanged": "notifications/prompts/list_changed",
     "resourcesListChanged": "notifications/resources/list_changed",
 }
 
 
-def to(client: Client, data: bytes) -> list[Send]:
-    """One message to a client."""
-    return [Send(client.key, data)]
-
-
-def add_subscriber(router: Router, server: Server, uri: str, key: str) -> list[Send]:
+def add_subscriber(peers: Peers, server: Server, uri: str, key: ClientKey, now: float) -> list[Effect]:
     """Subscribes at the server when this is the first who asks for that resource."""
     subscribers = server.subscribers.setdefault(uri, set())
     first = not subscribers
     subscribers.add(key)
-    if not first or server.state != "ready":
+    if not first or not server.ready:
         return []
     if server.modern:
-        return _listen_anew(router, server)
-    return router.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}))
+        return listen_anew(peers, server, now)
+    return peers.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}), now)
 
 
-def drop_subscriber(router: Router, server: Server, uri: str, key: str) -> list[Send]:
+def drop_subscriber(peers: Peers, server: Server, uri: str, key: ClientKey, now: float) -> list[Effect]:
     """Unsubscribes at the server when this was the last who asked for that resource."""
     subscribers = server.subscribers[uri]
     subscribers.discard(key)
     if subscribers:
         return []
     del server.subscribers[uri]
-    if server.state != "ready":
+    if not server.ready:
         return []
     if server.modern:
-        return _listen_anew(router, server)
-    return router.ask(server, "resources/unsubscribe", jsonrpc.dump({"uri": uri}))
+        return listen_anew(peers, server, now)
+    return peers.ask(server, "resources/unsubscribe", jsonrpc.dump({"uri": uri}), now)
 
 
-def _listen_anew(router: Router, server: Server) -> list[Send]:
+def drop_all(peers: Peers, server: Server, key: ClientKey, now: float) -> list[Effect]:
+    """A client no longer sees the server, or is gone."""
+    wanted = [uri for uri, keys in server.subscribers.items() if key in keys]
+    return [effect for uri in wanted for effect in drop_subscriber(peers, server, uri, key, now)]
+
+
+def listen_anew(peers: Peers, server: Server, now: float) -> list[Effect]:
     """One subscription carries all wishes; the one before it ends when the new one is on its way (SEP-2575)."""
     earlier = [
         id_
-        for id_, item in router.ledger.of_server(server.key)
-        if isinstance(item, Own) and item.ask.method == "subscriptions/listen"
+        for id_, item in peers.pending.of_server(server.key)
+        if isinstance(item, Relisten) or (isinstance(item, Own) and item.ask.method == LISTEN)
     ]
-    sends = router.ask(server, "subscriptions/listen", server.listen_params())
+    open_ones = [id_ for id_ in earlier if isinstance(peers.pending.get(id_), Own)]
+    server.listened_since = now
+    effects = peers.ask(server, LISTEN, server.listen_params(), None)
     for id_ in earlier:
-        router.ledger.close(id_)
+        peers.pending.close(id_)
+    for id_ in open_ones:
         ended = jsonrpc.notification("notifications/cancelled", jsonrpc.dump({"requestId": id_}))
-        sends.append(Send(server.key, ended))
-    return sends
+        effects.append(ToServer(server.key, ended))
+    return effects
 
 
-def resource_updated(router: Router, server: Server, params: bytes | Raw) -> list[Send]:
+def listening_ended(peers: Peers, server: Server, now: float) -> list[Effect]:
+    """A server ended our subscription, as it may: it is opened again after a while."""
+    delay = server.listen_backoff.after_session(now - server.listened_since)
+    peers.pending.add(Relisten(server.key, now + delay))
+    return []
+
+
+def resource_updated(peers: Peers, server: Server, params: Params) -> list[Effect]:
     """Tells those who subscribed, each in its own era's way."""
     method = "notifications/resources/updated"
     uri = jsonrpc.load(jsonrpc.members(params).get("uri", b"null"))
     if not isinstance(uri, str):
         return []
-    sends = []
+    effects: list[Effect] = []
     for key in sorted(server.subscribers.get(uri, ())):
-        client = router.clients.get(key)
-        if client is None:
+        client = peers.clients.get(key)
+        if client is None or server.key not in client.view.servers:
             continue
         if not client.modern:
-            sends.append(Send(key, jsonrpc.notification(method, bytes(params))))
+            effects.append(ToClient(key, jsonrpc.notification(method, bytes(params))))
         heard = [listen for listen in client.listens.values() if uri in listen.uris]
-        sends += [Send(key, jsonrpc.notification(method, era.stamped(bytes(params), listen.id))) for listen in heard]
-    return sends
+        stamped = [era.stamped(bytes(params), listen.id) for listen in heard]
+        effects += [ToClient(key, jsonrpc.notification(method, each)) for each in stamped]
+    return effects
 
 
-def ask_level(router: Router, server: Server) -> list[Send]:
-    """Asks the server for the most talkative level that one of its clients wants."""
-    if "logging" not in server.capabilities or server.modern or server.state != "ready":
-        return []
-    wanted = [client.log_level for client in router.clients.values() if server.key in client.view.servers]
-    level = LOG_LEVELS[min(wanted, default=0)]
-    return router.ask(server, "logging/setLevel", jsonrpc.dump({"level": level}))
-
-
-def restore(router: Router, server: Server) -> list[Send]:
+def restore(peers: Peers, server: Server, now: float) -> list[Effect]:
     """What a server that has just become ready must be told of its clients' wishes."""
     if server.modern:
-        return _listen_anew(router, server)
-    sends = [
-        send
+        return listen_anew(peers, server, now)
+    return [
+        effect
         for uri in server.subscribers
-        for send in router.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}))
+        for effect in peers.ask(server, "resources/subscribe", jsonrpc.dump({"uri": uri}), now)
     ]
-    if any(client.log_level for client in router.clients.values() if server.key in client.view.servers):
-        sends += ask_level(router, server)
-    return sends
 
 
-def listen(router: Router, client: Client, id_: bytes, params: bytes | Raw) -> list[Send]:
+def listen(peers: Peers, request: Request) -> list[Effect]:
     """A subscription stays open until the client cancels it; its first message is the acknowledgement (SEP-2575)."""
-    wanted = jsonrpc.load(jsonrpc.members(params).get("notifications", b"{}"))
+    client = request.client
+    wanted = jsonrpc.load(jsonrpc.members(request.params).get("notifications", b"{}"))
     wanted = wanted if isinstance(wanted, dict) else {}
-    named = wanted.get("resourceSubscriptions")
-    uris = [uri for uri in named if isinstance(uri, str)] if isinstance(named, list) else []
-    honored: dict[str, object] = {key: True for key in CHANGE_NOTICES if wanted.get(key) is True}
-    if uris:
-        honored["resourceSubscriptions"] = uris
-    methods = frozenset(CHANGE_NOTICES[key] for key in honored if key in CHANGE_NOTICES)
-    client.listens[jsonrpc.id_key(id_)] = Listen(id_, methods, frozenset(uris))
+    owned = _owned(peers, client, wanted.get("resourceSubscriptions"))
+    honored: dict[str, object] = {key: True for key in CHANGES if wanted.get(key) is True}
+    if owned:
+        honored["resourceSubscriptions"] = list(owned)
+    methods = frozenset(CHANGES[key] for key in honored if key in CHANGES)
+    client.listens[jsonrpc.id_key(request.id)] = Listen(request.id, methods, frozenset(owned))
     if client.notified is None:
-        client.notified = router.catalog_of(client)
-    acknowledged = era.stamped(jsonrpc.dump({"notifications": honored}), id_)
-    sends = to(client, jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
-    for uri in uris:
-        owner = router.catalog_of(client).owner_of_uri(uri)
-        if owner is not None:
-            sends += add_subscriber(router, router.servers[owner], uri, client.key)
-    return sends
+        client.notified = peers.catalog_of(client)
+    acknowledged = era.stamped(jsonrpc.dump({"notifications": honored}), request.id)
+    effects: list[Effect] = [
+        ToClient(client.key, jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
+    ]
+    for uri, server in owned.items():
+        effects += add_subscriber(peers, server, uri, client.key, request.now)
+    return effects
 
 
-def tell(client: Client, kind: str) -> list[Send]:
-    """The notice that a list changed, to those who want it."""
-    method = f"notifications/{kind}/list_changed"
-    if client.modern:
-        heard = [listen for listen in client.listens.values() if method in listen.methods]
-        notices = [jsonrpc.notification(method, era.stamped(b"", listen.id)) for listen in heard]
-        return [send for notice in notices for send in to(client, notice)]
-    return to(client, jsonrpc.notification(method)) if client.initialized else []
+def _owned(peers: Peers, client: Client, named: object) -> dict[str, Server]:
+    """Of the resources that a client wants to hear of, those that some server has."""
+    uris = [uri for uri in named if isinstance(uri, str)] if isinstance(named, list) else []
+    owners = {uri: peers.catalog_of(client).owner_of_uri(uri) for uri in uris}
+    return {uri: peers.servers[owner] for uri, owner in owners.items() if owner is not None}
+
+
+def unlisten(peers: Peers, client: Client, wanted: bytes, now: float) -> list[Effect]:
+    """A client ends its subscription."""
+    ended = client.listens.pop(wanted)
+    others = frozenset[str]().union(*(other.uris for other in client.listens.values()))
+    return [
+        effect
+        for server in peers.visible(client)
+        for uri in ended.uris - others
+        if client.key in server.subscribers.get(uri, ())
+        for effect in drop_subscriber(peers, server, uri, client.key, now)
+    ]

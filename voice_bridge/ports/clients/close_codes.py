@@ -6,16 +6,14 @@ import os
 import socket
 import ssl
 import time
-from dataclasses import dataclass
-from typing import Literal
 
 from websockets import exceptions as ws
 from websockets.datastructures import Headers
 
+from voice_bridge.core.retry import Verdict
 from voice_bridge.errors import UsageError
 from voice_bridge.retry_after import retry_after
 
-Kind = Literal["rejected", "transient", "replaced", "too_large"]
 RENEW = "copy a new token from the console into MCP_ENDPOINT"
 _CLOSE_WORDS = {
     1000: "the cloud closed the connection",
@@ -34,20 +32,10 @@ _STATUS_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Why a connection ended, for the log, and how patient the next try must be. `retry_after` is seconds."""
-
-    kind: Kind
-    text: str
-    code: int | None = None
-    retry_after: float | None = None
-
-
-def judge(error: BaseException, *, greeted: bool = False) -> Verdict:
-    """The verdict on a failed dial or an ended connection. `greeted` says whether its handshake was complete."""
+def judge(error: BaseException, *, answered: bool = False) -> Verdict:
+    """The verdict on a failed dial or an ended connection. `answered` says whether it was of use."""
     if isinstance(error, ws.ConnectionClosed):
-        return _closed(error, greeted)
+        return _closed(error, answered)
     if isinstance(error, ws.InvalidStatus):
         return _status(error.response.status_code, error.response.headers)
     if isinstance(error, ws.ProxyError | ws.InvalidProxy | ImportError):
@@ -73,7 +61,7 @@ def judge(error: BaseException, *, greeted: bool = False) -> Verdict:
     return Verdict("transient", f"no connection ({type(error).__name__})")
 
 
-def _closed(error: ws.ConnectionClosed, greeted: bool) -> Verdict:
+def _closed(error: ws.ConnectionClosed, answered: bool) -> Verdict:
     frame = error.rcvd
     if frame is None:
         mine = error.sent
@@ -82,11 +70,11 @@ def _closed(error: ws.ConnectionClosed, greeted: bool) -> Verdict:
         return Verdict("transient", _CLOSE_WORDS[1006], 1006)
     said = f' ("{frame.reason[:120]}")' if frame.reason else ""
     words = _CLOSE_WORDS.get(frame.code, "the cloud closed the connection") + said
-    if frame.code in (4001, 4003, 4401, 4403) or (frame.code in (1008, 3000, 3003) and not greeted):
+    if frame.code in (4001, 4003, 4401, 4403) or (frame.code in (1008, 3000, 3003) and not answered):
         return Verdict("rejected", f"the cloud refused the token{said}; {RENEW}", frame.code)
     if frame.code == 1009:
         return Verdict("too_large", words, 1009)
-    if frame.code == 1000 and greeted:
+    if frame.code == 1000 and answered:
         return Verdict("replaced", words, 1000)
     return Verdict("transient", words, frame.code)
 

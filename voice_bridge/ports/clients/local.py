@@ -10,23 +10,24 @@ from typing import Any, Protocol, cast
 from msgspec import UNSET, Raw
 
 from voice_bridge.core.client import View
+from voice_bridge.core.keys import ClientKey
 from voice_bridge.errors import CallError
 from voice_bridge.protocol import era, jsonrpc
 
 
 class Exchange(Protocol):
-    """Where a client plugs in; the hub is one."""
+    """Where a client plugs in; the runtime is one."""
 
-    def open_client(self, view: View, deliver: Callable[[bytes], None]) -> str:
+    def open_client(self, view: View, deliver: Callable[[bytes], None]) -> ClientKey:
         """The key of a new connection."""
 
-    def client_message(self, key: str, data: bytes) -> None:
+    def client_message(self, key: ClientKey, data: bytes) -> None:
         """Takes one message of a client."""
 
-    def close_client(self, key: str) -> None:
+    def close_client(self, key: ClientKey) -> None:
         """Ends a connection."""
 
-    def owner(self, key: str, tool: str) -> str:
+    def owner(self, key: ClientKey, tool: str) -> str:
         """The name of the server that owns a tool this client sees."""
 
 
@@ -98,8 +99,8 @@ class LocalClient:
         return json.loads(bytes(message.result))  # keeps integers of any size
 
     def _deliver(self, data: bytes) -> None:
-        message = jsonrpc.parse(data) if data else None
-        if message is None or message.method is not UNSET or message.id is UNSET:
+        message = jsonrpc.parse(data)
+        if message.method is not UNSET or message.id is UNSET:
             return
         future = self._waiting.get(int(bytes(cast(Raw, message.id))))
         if future is not None and not future.done():

@@ -2,7 +2,8 @@
 
 The two task switches that `recv()` and a writing task cost are most of what a call through the bridge would take, so
 incoming frames go straight from the event loop's callback to the router, and outgoing ones straight to the transport
-for as long as that takes them; then they queue here.
+for as long as that takes them; then they queue here. What queues is bounded: a cloud that does not read its answers is
+not read from either, so that it asks nothing more, and one that leaves too much unread is let go.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from websockets.protocol import OPEN
 
 WRITE_STALLED = 60.0
 WITHOUT_PONGS = 6.0
+PRESSED_AT = 4 * 2**20
+MOST_UNREAD = 64 * 2**20
 _ASLEEP = 5.0
 
 
@@ -48,21 +51,35 @@ class Connection(ClientConnection):
         self._last_heard = time.monotonic()
         self._asked_at: float | None = None
         self._sends_pongs = False
-        self._pulse_timer = asyncio.get_running_loop().call_later(pulse.interval, self._check_pulse)
+        self._pulse_timer: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []
         self._waiting: deque[bytes] = deque()
+        self._waiting_size = 0
+        self._reading_paused = False
+        self.left_unread = 0
         self._stalled: asyncio.TimerHandle | None = None
 
     def deliver(self, data: bytes) -> None:
         """Sends a message as a text frame, or queues it while the cloud does not read. Never blocks, never raises."""
         self.largest_sent = max(self.largest_sent, len(data))
-        if self.paused or self._waiting:
-            self._waiting.append(data)
-        else:
+        if not self.paused and not self._waiting:
             self._write(data)
+            return
+        self._waiting.append(data)
+        self._waiting_size += len(data)
+        if self._waiting_size > MOST_UNREAD and len(self._waiting) > 1:
+            self.left_unread = self._waiting_size
+            self.transport.abort()
+        elif self._waiting_size > PRESSED_AT and not self._reading_paused:
+            self._reading_paused = True
+            self.transport.pause_reading()
 
-    def ask_for_a_pong(self) -> None:
-        """To be called once when the connection is up: shows whether this cloud answers pings."""
+    def watch_pulse(self) -> None:
+        """To be called once when the connection is up: from now on silence is noticed.
+
+        The first ping shows whether this cloud answers any.
+        """
+        self._pulse_timer = asyncio.get_running_loop().call_later(self._pulse.interval, self._check_pulse)
         self._ping()
 
     def _write(self, data: bytes) -> None:
@@ -98,16 +115,25 @@ class Connection(ClientConnection):
         super().resume_writing()
         self._drop_stall_timer()
         while self._waiting and not self.paused:
-            self._write(self._waiting.popleft())
+            data = self._waiting.popleft()
+            self._waiting_size -= len(data)
+            self._write(data)
+        if self._reading_paused and self._waiting_size <= PRESSED_AT // 2:
+            self._reading_paused = False
+            self._last_heard = time.monotonic()  # while it was not read from it could not be heard
+            self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_stall_timer()
-        self._pulse_timer.cancel()
+        if self._pulse_timer is not None:
+            self._pulse_timer.cancel()
         self._waiting.clear()
         super().connection_lost(exc)
 
     def _check_pulse(self) -> None:
         now = time.monotonic()
+        if self._reading_paused:
+            self._last_heard = now  # a cloud that does not read has a limit of its own
         asked_at, self._asked_at = self._asked_at, None
         wait = self._last_heard + self._pulse.interval - now
         if wait <= 0:

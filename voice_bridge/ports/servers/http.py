@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from httpx2 import HTTPError, HTTPStatusError
@@ -26,19 +25,15 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from msgspec import UNSET, Raw
 
-from voice_bridge.backoff import Backoff
 from voice_bridge.config import ServerSettings
 from voice_bridge.errors import ServerError
-from voice_bridge.log import LOG
 from voice_bridge.ports.servers.headers import Routing
 from voice_bridge.ports.servers.http_client import HELD, Client, message_is_open_ended
-from voice_bridge.ports.servers.stdio import Oversized
+from voice_bridge.ports.servers.port import Hears
 from voice_bridge.protocol import jsonrpc
-from voice_bridge.secrets import keep_secret, mask
+from voice_bridge.secrets import mask
 
 GRACE = 2.0
-_LISTS: Final = ("tools", "prompts", "resources")
-
 # What they have to say is in our own lines, which do not show the address.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
 
@@ -49,20 +44,20 @@ class RemoteSession:
     Raises ServerError for settings that no server could be reached with.
     """
 
-    def __init__(self, server: ServerSettings, limit: int, received: Callable[[bytes | Oversized], None]) -> None:
+    pid: int | None = None
+
+    def __init__(self, server: ServerSettings, limit: int, hears: Hears) -> None:
         _check(server)
-        keep_secret(*(word for value in server.headers.values() for word in value.split()))
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
-        self._server, self._limit, self._received = server, limit, received
+        self._server, self._limit, self._hears = server, limit, hears
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._queued = 0
         self._routing = Routing()
-        self._subscriptions: dict[bytes, _Subscription] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._subscriptions: set[bytes] = set()
         self._life = asyncio.ensure_future(self._live())  # held, and awaited by `stop`
 
-    # For the supervisor
+    # For the runtime
 
     def send(self, data: bytes) -> bool:
         """Queues one message; False when more than the message limit is waiting already."""
@@ -77,8 +72,6 @@ class RemoteSession:
     async def stop(self) -> None:
         """Ends the session, at the server too (HTTP DELETE); within 4 s."""
         self.lost("was stopped")
-        for timer in self._timers:
-            timer.cancel()
         for _ in range(2):  # the first lets the SDK say goodbye
             if not self._life.done():
                 self._life.cancel()
@@ -99,17 +92,13 @@ class RemoteSession:
                 self._pass_up(data)
             return bool(request) or not nameless
         if message.method is not UNSET or not isinstance(message.id, Raw):
-            self._pass_up(data)
+            self._pass_up(data, _id_of(request))
             return False
         id_ = bytes(message.id)
         if id_ == jsonrpc.NULL and request and isinstance(message.error, Raw):  # it could not even read the id
             id_ = bytes(jsonrpc.parse(request).id or id_)
             data = jsonrpc.error_raw(id_, message.error)
-        subscription = self._subscriptions.get(id_)
-        if subscription is not None and message.error is UNSET:
-            self._subscribe_again(subscription)
-            return True
-        self._subscriptions.pop(id_, None)
+        self._subscriptions.discard(id_)
         if isinstance(message.result, Raw):
             self._routing.learn(id_, message.result)
         self._pass_up(data)
@@ -122,7 +111,7 @@ class RemoteSession:
             error = jsonrpc.error(bytes(message.id), jsonrpc.SERVER_DOWN, f"server {self._server.name} {text}")
             self._pass_up(error)
         else:
-            LOG.warning("%s: %s to %s", self._server.name, text, message.method)
+            self._hears.remarked(f"{text} to {message.method}")
 
     def lost(self, reason: str) -> None:
         """Ends the session; the first reason counts."""
@@ -131,9 +120,9 @@ class RemoteSession:
 
     # Inner
 
-    def _pass_up(self, data: bytes) -> None:
+    def _pass_up(self, data: bytes, related: int | None = None) -> None:
         if not self.ended.done():
-            self._received(data)
+            self._hears.received(data, related)
 
     async def _live(self) -> None:
         try:
@@ -183,11 +172,11 @@ class RemoteSession:
         if not isinstance(id_, Raw):
             if method == "notifications/cancelled":
                 wanted = jsonrpc.members(params).get("requestId", b"null")
-                self._subscriptions.pop(bytes(wanted), None)
+                self._subscriptions.discard(bytes(wanted))
                 held["requestId"] = jsonrpc.load(wanted)
             return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method, params=held), metadata)
         if message_is_open_ended(data):
-            self._subscriptions.setdefault(bytes(id_), _Subscription(data)).began = time.monotonic()
+            self._subscriptions.add(bytes(id_))
         return SessionMessage(
             JSONRPCRequest(jsonrpc="2.0", id=int(bytes(id_)), method=method, params=held), metadata
         )  # fmt: skip
@@ -195,42 +184,27 @@ class RemoteSession:
     def _given_up(self, answer: JSONRPCError) -> None:
         """The SDK answers in the server's place when no answer can come any more."""
         id_ = b"%d" % answer.id if isinstance(answer.id, int) else b"null"
-        subscription = self._subscriptions.get(id_)
-        if subscription is not None:
-            self._subscribe_again(subscription)
+        if id_ in self._subscriptions:  # a subscription that broke off has ended, as the server may end it
+            self._subscriptions.discard(id_)
+            self._pass_up(jsonrpc.result(id_, jsonrpc.EMPTY))
             return
         text = f"server {self._server.name}: {mask(answer.error.message)}"
         self._pass_up(jsonrpc.error(id_, jsonrpc.SERVER_DOWN, text))
 
-    def _subscribe_again(self, subscription: _Subscription) -> None:
-        """Opens a subscription anew that the server ended, and reads the lists, for what was missed meanwhile."""
-        if self.ended.done():
-            return
-        delay = subscription.backoff.after_session(time.monotonic() - subscription.began)
-        LOG.info("%s: its subscription ended; opening it again in %.1f s", self._server.name, delay)
 
-        def again() -> None:
-            self._timers.discard(timer)
-            if self.send(subscription.request):
-                for kind in _LISTS:
-                    self._pass_up(jsonrpc.notification(f"notifications/{kind}/list_changed"))
-
-        timer = asyncio.get_running_loop().call_later(delay, again)
-        self._timers.add(timer)
-
-
-class _Subscription:
-    """An open `subscriptions/listen` (SEP-2575)."""
-
-    def __init__(self, request: bytes) -> None:
-        self.request = request
-        self.began = time.monotonic()
-        self.backoff = Backoff(minimum=0.5, maximum=60.0)
+def _id_of(request: bytes) -> int | None:
+    """The number of one of our requests."""
+    raw = jsonrpc.parse(request).id if request else UNSET
+    return int(bytes(raw)) if isinstance(raw, Raw) and bytes(raw).isdigit() else None
 
 
 def _check(server: ServerSettings) -> None:
-    parts = urlsplit(server.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(server.url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise ServerError("cannot be reached: its url must begin with https:// or http:// and name a host")
     for name, value in server.headers.items():
         if not (name.isascii() and value.isascii() and value.isprintable()):

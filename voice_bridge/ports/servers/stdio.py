@@ -13,32 +13,23 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from voice_bridge.config import ServerSettings
 from voice_bridge.errors import ServerError
-from voice_bridge.log import LOG
-from voice_bridge.ports.servers import process as platforms
-from voice_bridge.quota import Quota
+from voice_bridge.ports.servers import process
+from voice_bridge.ports.servers.port import Hears, Oversized
 
 GRACE = 2.0
 AFTER_EXIT = 0.2
 LAST_WORDS = 20
+MOST_UNREAD = 8 * 2**20
 LONGEST_STDERR_LINE = 500
 STDERR_WITHOUT_NEWLINE = 8192
 _KEPT_OF_OVERSIZED = 512
 _numbers = itertools.count(1)
 _BOM = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, slots=True)
-class Oversized:
-    """A line over the limit: its first and last bytes, and how long it was."""
-
-    ends: bytes
-    size: int
 
 
 class Lines:
@@ -84,27 +75,20 @@ class Lines:
 class Child:
     """A running server process. `ended` resolves to the reason once it can no longer answer."""
 
-    def __init__(self, name: str, limit: int, received: Callable[[bytes | Oversized], None]) -> None:
+    def __init__(self, limit: int, hears: Hears) -> None:
         loop = asyncio.get_running_loop()
-        self.name = name
-        self.pid = 0
+        self.pid: int | None = None
         self.mark = f"{os.getpid()}.{next(_numbers)}"
         self.ended: asyncio.Future[str] = loop.create_future()
         self._exited: asyncio.Future[int] = loop.create_future()
-        self._lines, self._limit, self._received = Lines(limit), limit, received
-        self._process: platforms.Process | None = None
+        self._lines, self._hears = Lines(limit), hears
+        self._most_unread = min(limit, MOST_UNREAD)
+        self._process: process.Process | None = None
         self._stderr = b""
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
-        self._quota = Quota()
 
     @classmethod
-    async def spawn(
-        cls,
-        server: ServerSettings,
-        environ: Mapping[str, str],
-        limit: int,
-        received: Callable[[bytes | Oversized], None],
-    ) -> Child:
+    async def spawn(cls, server: ServerSettings, environ: Mapping[str, str], limit: int, hears: Hears) -> Child:
         """Starts the server's command.
 
         Raises ServerError when the command cannot be found or started.
@@ -112,23 +96,23 @@ class Child:
         env = child_environment(server, environ)
         if not server.cwd.is_dir():
             raise ServerError(f"cannot start: its working directory {server.cwd} does not exist")
-        program = platforms.resolve(server.command, env["PATH"], server.cwd)
-        child = cls(server.name, limit, received)
+        program = process.resolve(server.command, env["PATH"], server.cwd)
+        child = cls(limit, hears)
         try:
-            marked = {**env, platforms.MARK: child.mark}
-            child._process = await platforms.spawn(child, [program, *server.args], marked, server.cwd)
+            marked = {**env, process.MARK: child.mark}
+            child._process = await process.spawn(child, [program, *server.args], marked, server.cwd)
         except (OSError, ValueError) as error:
             raise ServerError(f"cannot start {program}: {_why(error)}") from None
         child.pid = child._process.pid
         return child
 
-    # What the process tells (platforms.Events)
+    # What the process tells (process.Events)
 
     def wrote(self, fd: int, data: bytes) -> None:
         """Output: messages on 1, the rest of what it has to say on 2."""
         if fd == 1:
             for line in self._lines.feed(data):
-                self._received(line)
+                self._hears.received(line)
         else:
             self._read_stderr(data)
 
@@ -152,22 +136,22 @@ class Child:
     def _said_last(self) -> str:
         return f"; it last said: {self._last_words[-1]}" if self._last_words else ""
 
-    # For the supervisor
+    # For the runtime
 
     def send(self, data: bytes) -> bool:
-        """Writes one message; False when the child does not take any more."""
+        """Writes one message; False when the child has left so many bytes unread that it gets no more."""
         if self._process is None or (stdin := self._process.stdin).is_closing():
             return True  # it is ending: its calls are answered when it has ended
-        if stdin.get_write_buffer_size() > self._limit:
+        if stdin.get_write_buffer_size() > self._most_unread:
             return False
         stdin.write(data + b"\n")
         return True
 
     async def stop(self) -> None:
         """Ends the child and everything it started."""
-        tree = platforms.Tree(self.pid, self.mark)
-        tree.look()
         assert self._process is not None
+        tree = process.Tree(self._process.pid, self.mark)
+        tree.look()
         self._process.stdin.close()
         await self._gone(tree, GRACE)
         for end in (tree.terminate, tree.kill):
@@ -177,7 +161,7 @@ class Child:
         self._process.close()
         self._end("was stopped")
 
-    async def _gone(self, tree: platforms.Tree, seconds: float) -> bool:
+    async def _gone(self, tree: process.Tree, seconds: float) -> bool:
         """Waits for the process and then for the rest of its tree; True when all of it is gone."""
         deadline = time.monotonic() + seconds
         await asyncio.wait([self._exited], timeout=seconds)
@@ -194,18 +178,11 @@ class Child:
         *ended, self._stderr = whole.replace(b"\r", b"\n").split(b"\n")
         if len(self._stderr) > STDERR_WITHOUT_NEWLINE:
             ended, self._stderr = [*ended, self._stderr], b""
-        now = time.monotonic()
-        shown = ended[-LAST_WORDS:] if len(ended) > 4 * LAST_WORDS else ended
-        for line in shown:
+        for line in ended[-LAST_WORDS:] if len(ended) > 4 * LAST_WORDS else ended:
             text = line[: LONGEST_STDERR_LINE * 4].decode("utf-8", "replace").strip()[:LONGEST_STDERR_LINE]
-            if not text:
-                continue
-            self._last_words.append(text)
-            admitted, held = self._quota.admit(now)
-            if held:
-                LOG.info("%s: (%d more lines)", self.name, held)
-            if admitted:
-                LOG.info("%s: stderr: %s", self.name, text)
+            if text:
+                self._last_words.append(text)
+                self._hears.said(text)
 
 
 def child_environment(server: ServerSettings, environ: Mapping[str, str]) -> dict[str, str]:

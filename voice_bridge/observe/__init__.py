@@ -1,0 +1,1 @@
+"""Readers of the board of facts."""
