@@ -1,4 +1,4 @@
-"""Results for a voice: within the budget, cut where a listener would not mind, nothing lost silently (B33)."""
+"""Results for a voice: within the budget, cut where a listener would not mind, nothing lost silently."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voice_bridge.core import budget as shaping
+from voice_bridge.text import spoken
 
 
 def result(*texts: str, **members: Any) -> bytes:
@@ -96,11 +97,58 @@ def test_an_image_beside_a_sentence_becomes_a_short_line() -> None:
         ({"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}, "inside"),
         ({"type": "resource", "resource": {"uri": "file:///a", "blob": "AA"}}, "(a file was left out: file:///a)"),
         ({"type": "hologram"}, "(something of the type hologram was left out)"),
+        ({"type": "resource_link", "uri": None, "name": {"a": 1}}, "(a link)"),
+        ({"type": "resource", "resource": {"uri": "file:///a", "text": 7}}, "7"),
+        ({"type": "resource", "resource": {"text": None, "blob": "AA"}}, "(a file was left out)"),
+        ({"type": "resource", "resource": "file:///a"}, "(a file was left out)"),
+        ({"type": "resource"}, "(a file was left out)"),
+        ({"type": "text", "text": None}, ""),
+        ({"type": "text"}, ""),
+        ({"type": "text", "text": 7}, "7"),
+        ({"type": "text", "text": True}, "true"),
+        ({"type": "text", "text": ["é", None]}, '["é", null]'),
+        ({"type": None, "text": "a"}, "(something unreadable was left out)"),
+        ({"type": ["text"]}, "(something unreadable was left out)"),
+        ({"text": "a"}, "(something unreadable was left out)"),
+        ({}, "(something unreadable was left out)"),
         ("odd", "(something unreadable was left out)"),
+        (None, "(something unreadable was left out)"),
+        (["text"], "(something unreadable was left out)"),
     ],
 )
 def test_blocks_that_cannot_be_spoken_are_named(block: object, line: str) -> None:
     assert fit(json.dumps({"content": [block]}).encode())[0] == line
+
+
+@pytest.mark.parametrize("number", ["1180591620717411303424", "1.10", "1e400", "-0.0", "9" * 500])
+def test_a_text_that_is_a_number_is_said_as_it_was_written(number: str) -> None:
+    assert fit(f'{{"content":[{{"type":"text","text":{number}}}]}}'.encode())[0] == number
+
+
+def test_a_member_that_cannot_be_read_does_not_cost_the_text_beside_it() -> None:
+    assert fit(b'{"content":[{"_meta":{"size":1e400},"type":"text","text":"words"}]}')[0] == "words"
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+_members = ("type", "text", "data", "resource", "uri", "name", "title", "blob", "mimeType")
+_blocks = _json | st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "image", "audio", "resource", "resource_link"]) | _json},
+    optional=dict.fromkeys(_members[1:], _json) | {"resource": st.dictionaries(st.sampled_from(_members), _json)},
+)
+
+
+@given(st.lists(_blocks, max_size=3) | _json)
+def test_any_content_becomes_text_that_never_says_none(content: Any) -> None:
+    text, _ = fit(json.dumps({"content": content}).encode("utf-8", "replace"), 100_000)
+    assert "None" not in text or "None" in json.dumps(content)
+
+
+def test_structured_data_that_is_null_is_none_at_all() -> None:
+    assert fit(b'{"content":[],"structuredContent":null}') == ("", {"content": [{"type": "text", "text": ""}]})
 
 
 def test_structured_data_alone_becomes_text() -> None:
@@ -139,7 +187,7 @@ def test_any_text_fits_any_budget_and_stays_a_beginning(texts: list[str], limit:
     text, value = fit(raw, limit)
     assert value["isError"] is is_error
     whole = "\n".join(block["text"] for block in json.loads(raw)["content"])
-    assert text == whole or "(shortened, " in text
+    assert text == spoken(whole) or "(shortened, " in text
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "[" * 5000, '{"a":' * 5000, "-" + "9" * 4301])
@@ -148,6 +196,22 @@ def test_thousands_of_digits_or_brackets_are_cut_like_any_text(text: str) -> Non
     for structured in ('{"result":1}', '{"result":' + "9" * 5000 + "}", '{"a":{"b":' + "8" * 4400 + "}}"):
         raw = b'{"content":[' + json.dumps({"type": "text", "text": text}).encode() + b'],"structuredContent":'
         assert "(shortened, " in fit(raw + structured.encode() + b"}", 800)[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"code":true,"message":"no"}', {"code": -32603, "message": "no"}),
+        ('{"code":1e400,"message":"no"}', {"code": -32603, "message": "no"}),
+        ('{"code":-5,"message":null}', {"code": -5, "message": "unknown error"}),
+        ('{"code":-5,"message":[null]}', {"code": -5, "message": "unknown error"}),
+        ("[]", {"code": -32603, "message": "unknown error"}),
+    ],
+)
+def test_an_odd_error_still_says_what_it_can(written: str, said: object) -> None:
+    data = ',"data":"' + "x" * 500 + '"}'
+    long = written[:-1] + data if written.endswith("}") else "[" + "1," * 400 + "1]"
+    assert json.loads(shaping.fit_error(long.encode(), 200)) == said
 
 
 def test_an_error_loses_its_data_before_its_words() -> None:

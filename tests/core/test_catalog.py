@@ -1,4 +1,4 @@
-"""Names: legal, distinct, the same whatever the start order, and each the way to its own tool (DESIGN §4, case B30)."""
+"""Names: legal, distinct, the same whatever the start order, and each the way to its own tool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def owners(catalog: Catalog) -> dict[str, tuple[str, str]]:
     return {name: (entry.server, entry.original) for name, entry in catalog.tools.items()}
 
 
-# Case B30
+# Two servers, one name
 
 
 def test_two_servers_with_the_same_tools_keep_all_four() -> None:

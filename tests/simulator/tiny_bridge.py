@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -45,8 +46,7 @@ async def main(command: list[str], redial: bool) -> None:
     name = command[-1].rsplit("/", 1)[-1]
     print(f"{name}: ready in 0.01 s, 3 tools", file=sys.stderr, flush=True)
     fact = {"kind": "ServerState", "server": name, "key": name, "state": "ready", "took": 0.01, "tools": 3}
-    with open(os.environ["VOICE_BRIDGE_FACTS"], "a", encoding="utf-8") as facts:
-        facts.write(json.dumps(fact) + "\n")
+    Path(os.environ["VOICE_BRIDGE_FACTS"]).write_text(json.dumps(fact) + "\n", encoding="utf-8")  # noqa: ASYNC240
     try:
         while True:
             try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from voice_bridge.names import unique_name
+
 Schema = dict[str, Any]
 
 _COMBINERS = ("allOf", "anyOf", "oneOf")
@@ -98,17 +100,6 @@ def _rename_properties(schema: Schema) -> tuple[Schema, dict[str, str]]:
         back = {real: safe for safe, real in renamed.items()}
         schema["required"] = [back.get(name, name) for name in schema.get("required", [])]
     return schema, renamed
-
-
-def unique_name(name: str, taken: set[str], longest: int) -> str:
-    """`name`, or `name_2`, `name_3` … so that it is new in `taken`, to which it is added."""
-    chosen, count = name, 1
-    while chosen in taken:
-        count += 1
-        suffix = f"_{count}"
-        chosen = name[: longest - len(suffix)] + suffix
-    taken.add(chosen)
-    return chosen
 
 
 def _with_real_name(value: Any, name: str) -> Any:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from voice_bridge.agent.schemas import UnusableSchema, repair, unique_name
+from voice_bridge.agent.schemas import UnusableSchema, repair
 from voice_bridge.errors import CallError
+from voice_bridge.names import legal_name, unique_name
 
 INVALID_PARAMS = -32602  # JSON-RPC 2.0 §5.1
-# Messages API, tool definitions: the name's pattern.
-_LONGEST_NAME = 128
-_BAD_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 128  # Messages API, tool definitions
 
 
 class ToolSource(Protocol):
@@ -103,7 +100,7 @@ def toolbox(source: ToolSource, listed: list[dict[str, Any]]) -> Toolbox:
         except UnusableSchema as error:
             box._note(name, server, str(error))
             continue
-        shown = unique_name(_api_name(name), names, _LONGEST_NAME)
+        shown = unique_name(legal_name(name, _LONGEST_NAME), names, _LONGEST_NAME)
         definition: dict[str, Any] = {"name": shown, "input_schema": schema}
         if description := (entry.get("description") or entry.get("title")):
             definition["description"] = str(description)
@@ -111,11 +108,3 @@ def toolbox(source: ToolSource, listed: list[dict[str, Any]]) -> Toolbox:
         read_only = annotations.get("readOnlyHint") is True
         box.tools[shown] = Tool(name, server, read_only, definition, renamed)
     return box
-
-
-def _api_name(name: str) -> str:
-    safe = _BAD_CHARACTER.sub("_", name)
-    if len(safe) > _LONGEST_NAME:
-        digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-        safe = f"{safe[: _LONGEST_NAME - 9]}_{digest}"
-    return safe
