@@ -28,8 +28,25 @@ class ConfigError(UsageError):
     """The settings file cannot be used."""
 
 
+class EndpointTaken(UsageError):
+    """Another bridge on this machine serves the endpoint; `holder` is its process id as text, or "unknown"."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        served = f"endpoint {name!r} is already served by another bridge on this machine"
+        super().__init__(f"{served} (process {holder}); stop that one first")
+        self.holder = holder
+
+
 class ServerError(VoiceBridgeError):
-    """An MCP server could not be started, or ended."""
+    """An MCP server could not be started, or ended.
+
+    `passing` says that the cause may go away by itself (a mount that is missing yet, too many open files), so that
+    another try is worth while without a person's help.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 class CallError(VoiceBridgeError):
