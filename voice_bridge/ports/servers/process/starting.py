@@ -59,7 +59,7 @@ def _find(command: str, path: str, cwd: Path) -> str | None:
 
 def _absolute(path: str, cwd: Path) -> str:
     """PATH with its relative entries counted from `cwd`; an empty one means `cwd` itself (POSIX XBD 8.3)."""
-    return os.pathsep.join(os.path.join(cwd, entry) for entry in path.split(os.pathsep)) if path else ""
+    return os.pathsep.join(str(cwd / entry) for entry in path.split(os.pathsep)) if path else ""
 
 
 def _check_folder(folder: Path) -> None:
