@@ -14,7 +14,7 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --follow-imports silent voice_bridge/ports/servers/process.py voice_bridge/ports/servers/stdio.py
+	$(BIN)/mypy --platform win32 --follow-imports silent voice_bridge/ports/servers/process voice_bridge/ports/servers/stdio.py voice_bridge/signals.py voice_bridge/loop.py voice_bridge/ownership
 
 bench: .venv/dev.stamp  ## What the README's figures come from
 	$(BIN)/python bench/roundtrip.py

@@ -341,7 +341,7 @@ def test_law_1_every_request_gets_exactly_one_response_while_its_connection_live
             assert owed[key] > 0, f"{data!r} answers what was not asked, or was answered already"
             owed[key] -= 1
         if (cancelled := moment.note.get("cancelled")) is not None:
-            key = (moment.who, open_now[moment.who], read(cancelled))
+            key = (ClientKey(moment.who), open_now[moment.who], read(cancelled))
             owed[key] = max(0, owed[key] - 1)
     left = {key: count for key, count in owed.items() if count and theatre.connections.get(key[0]) == key[1]}
     assert left == {}, "requests without an answer, though every deadline is over"

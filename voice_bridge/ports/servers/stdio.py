@@ -7,7 +7,6 @@ group when the leader has gone is ended the same way. Every wait is bounded.
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
 import os
 import sys
@@ -17,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from voice_bridge.config import ServerSettings
-from voice_bridge.errors import ServerError
 from voice_bridge.ports.servers import process
 from voice_bridge.ports.servers.port import Hears, Oversized
 
@@ -94,15 +92,10 @@ class Child:
         Raises ServerError when the command cannot be found or started.
         """
         env = child_environment(server, environ)
-        if not server.cwd.is_dir():
-            raise ServerError(f"cannot start: its working directory {server.cwd} does not exist")
         program = process.resolve(server.command, env["PATH"], server.cwd)
         child = cls(limit, hears)
-        try:
-            marked = {**env, process.MARK: child.mark}
-            child._process = await process.spawn(child, [program, *server.args], marked, server.cwd)
-        except (OSError, ValueError) as error:
-            raise ServerError(f"cannot start {program}: {_why(error)}") from None
+        marked = {**env, process.MARK: child.mark}
+        child._process = await process.spawn(child, [program, *server.args], marked, server.cwd)
         child.pid = child._process.pid
         return child
 
@@ -200,9 +193,3 @@ def child_environment(server: ServerSettings, environ: Mapping[str, str]) -> dic
 
 def _exit_text(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-        return "it is neither a program nor a script with a #! line"
-    return getattr(error, "strerror", None) or str(error)
