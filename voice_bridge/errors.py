@@ -1,14 +1,40 @@
-"""Everything this package raises on purpose.
+"""Everything that this repository raises on purpose: each class, the module it lives in, and what it means.
 
 ::
 
-    VoiceBridgeError            a sentence for a person: the thing, the cause, the remedy
-    ├── UsageError              the command line or the environment is wrong; exit status 2
-    │   └── ConfigError         the settings file is wrong: file, line and column where known
-    ├── ServerError             an MCP server could not be started, or ended
-    ├── CallError               a tool call that the router or a server answered with a JSON-RPC error
-    ├── ModelError              the agent's model did not answer (voice_bridge.agent.errors; TooLong, Refused below it)
-    └── StoreError              the agent's conversations could not be kept (voice_bridge.agent.errors)
+    VoiceBridgeError         voice_bridge.errors                  a sentence for a person: cause and remedy; status 1
+    ├── UsageError           voice_bridge.errors                  the command line or the environment is wrong; status 2
+    │   ├── ConfigError      voice_bridge.errors                  the settings file is wrong: line and column if known
+    │   └── EndpointTaken    voice_bridge.errors                  another bridge on this machine serves the endpoint
+    ├── ServerError          voice_bridge.errors                  an MCP server could not be started, or ended
+    ├── CallError            voice_bridge.errors                  a call was answered with a JSON-RPC error
+    ├── ModelError           voice_bridge.agent.errors            the agent's model gave no reply
+    │   ├── TooLong          voice_bridge.agent.errors            the request does not fit the model's context
+    │   └── Refused          voice_bridge.agent.errors            the API found fault with a part that can be left out
+    ├── StoreError           voice_bridge.agent.errors            the conversations cannot be read or written
+    └── DocumentsError       servers.docsearch.errors             documents cannot be searched, listed or filled
+
+    Exception
+    ├── SessionError         voice_bridge.simulator.messages      the simulated cloud's session went wrong
+    │   ├── NoAnswer         voice_bridge.simulator.messages      the bridge did not answer in time
+    │   ├── Disconnected     voice_bridge.simulator.messages      the bridge hung up
+    │   └── BadAnswer        voice_bridge.simulator.messages      the bridge answered something the cloud cannot use
+    ├── CommandError         voice_bridge.simulator.commands      a line typed to the simulator cannot be understood
+    ├── BridgeEnded          voice_bridge.simulator.process       the demonstration's bridge ended too soon
+    ├── DemoFailed           voice_bridge.cli.demo                the demonstration came to nothing
+    ├── QueryError           servers.sql.limits                   a question to the database cannot be answered
+    ├── ZoneError            servers.zones.resolve                a time zone or a time cannot be understood
+    ├── Interrupted          voice_bridge.agent.interrupts        a person pressed Ctrl-C during the work
+    ├── LineCleared          voice_bridge.agent.prompt            a person pressed Ctrl-C on a line half typed
+    ├── BrokenOff            voice_bridge.agent.failures          the model's answer ended in the middle
+    ├── Redial               voice_bridge.ports.clients.endpoint  the lists changed, and the cloud reads them anew
+    └── _DuplicateKey        voice_bridge.config.source           a settings file names a key twice
+
+    ValueError
+    ├── BadMessage           voice_bridge.protocol.jsonrpc        the bytes are no JSON-RPC message
+    ├── UnsetVariable        voice_bridge.config.expand           ${VAR} names a variable that is not set
+    ├── UnusableSchema       voice_bridge.agent.schemas           the model's API would refuse a tool's schema
+    └── CalculationError     servers.arithmetic.numbers           an expression has no value
 
 No message of these errors contains a token, a key or a header's value.
 """
