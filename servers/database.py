@@ -79,11 +79,12 @@ def _path(url: str) -> Path:
     """Return the file that `url` names, the demo database when it is empty. Raises QueryError for other databases."""
     if not url:
         from servers.sql.demo import demo_database
+        from voice_bridge.errors import UsageError
         from voice_bridge.paths import data_dir
 
         try:
             return demo_database(data_dir())
-        except OSError as error:
+        except (OSError, UsageError) as error:
             raise QueryError(
                 f"The demo database has no folder ({error}): set DATABASE_URL or VOICE_BRIDGE_DATA."
             ) from None

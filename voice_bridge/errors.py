@@ -27,11 +27,11 @@
     ├── Interrupted          voice_bridge.agent.interrupts        a person pressed Ctrl-C during the work
     ├── LineCleared          voice_bridge.agent.prompt            a person pressed Ctrl-C on a line half typed
     ├── BrokenOff            voice_bridge.agent.failures          the model's answer ended in the middle
-    ├── Redial               voice_bridge.ports.clients.endpoint  the lists changed, and the cloud reads them anew
     └── _DuplicateKey        voice_bridge.config.source           a settings file names a key twice
 
     ValueError
     ├── BadMessage           voice_bridge.protocol.jsonrpc        the bytes are no JSON-RPC message
+    ├── Unnamed              voice_bridge.core.handlers.naming    params name nothing, or more than one thing
     ├── UnsetVariable        voice_bridge.config.expand           ${VAR} names a variable that is not set
     ├── UnusableSchema       voice_bridge.agent.schemas           the model's API would refuse a tool's schema
     └── CalculationError     servers.arithmetic.numbers           an expression has no value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from voice_bridge.errors import UsageError
 from voice_bridge.paths import data_dir
 
 from .errors import DocumentsError
@@ -50,11 +51,8 @@ class DocumentSettings:
 def _own_folder() -> Path:
     try:
         return data_dir() / "documents"
-    except OSError as error:
-        raise DocumentsError(
-            f"The data folder cannot be made ({error.strerror}: {error.filename}). Set DOCMIND_CHROMA_PATH to a "
-            "folder of your own."
-        ) from error
+    except UsageError as error:
+        raise DocumentsError(f"{error}; or set DOCMIND_CHROMA_PATH to a folder of your own.") from error
 
 
 _NAMES = ("DOCMIND_CHROMA_PATH", "CHROMA_URL", "DOCUMENTS_COLLECTION", "EMBEDDING_MODEL")

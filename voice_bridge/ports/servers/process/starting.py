@@ -16,6 +16,12 @@ from voice_bridge.text import one_line
 
 _LONGEST_PATH = 1000
 _ONLY_THE_PROGRAM = 'put only the program in "command" and the rest in "args"'
+_WORDS = {
+    errno.ENOEXEC: "it is neither a program nor a script with a #! line",
+    errno.E2BIG: "its arguments and environment are longer than this system allows",
+    errno.EMFILE: "this program has too many files open; raise its limit (ulimit -n, or LimitNOFILE= of the service)",
+    errno.EAGAIN: "this user has too many processes; raise the limit (ulimit -u, or TasksMax= of the service)",
+}
 _PASSING = frozenset(
     getattr(errno, name, 0)
     # Used up for now; being written; a disk that is not mounted yet, or whose other end is away.
@@ -126,13 +132,10 @@ async def spawn(events: Events, command: Sequence[str], env: Mapping[str, str], 
 
 
 def _why(program: str, error: OSError) -> tuple[str, bool]:
-    if error.errno == errno.ENOEXEC:
-        return "it is neither a program nor a script with a #! line", False
-    if error.errno == errno.E2BIG:
-        return "its arguments and environment are longer than this system allows", False
     if error.errno == errno.ENOENT and not _fault(program)[0]:
         return _no_interpreter(program)
-    return error.strerror or str(error), error.errno in _PASSING
+    words = _WORDS.get(error.errno or 0) or error.strerror or str(error)
+    return words, error.errno in _PASSING
 
 
 def _no_interpreter(program: str) -> tuple[str, bool]:
