@@ -95,15 +95,23 @@ def test_any_names_give_definitions_the_api_takes(listed: list[Json]) -> None:
     assert len(box.definitions) + len(box.left_out) == len(listed)
 
 
-def test_read_only_is_only_what_says_so() -> None:
+class Owned(NoTools):
+    """A source whose tools are all of one server."""
+
+    def owner(self, name: str) -> str:
+        return "ours"
+
+
+def test_read_only_is_only_what_a_trusted_server_says_so() -> None:
     listed: list[Json] = [
         {"name": "a", "annotations": {"readOnlyHint": True}},
         {"name": "b", "annotations": {"readOnlyHint": "yes"}},
-        {"name": "c", "annotations": None},
+        {"name": "c", "annotations": "readOnlyHint"},
         {"name": "d", "description": "", "title": "A title"},
     ]
-    box = toolbox(NoTools(), listed)
+    box = toolbox(Owned(), listed, frozenset({"ours"}))
     assert [tool.read_only for tool in box.tools.values()] == [True, False, False, False]
+    assert not any(tool.read_only for tool in toolbox(Owned(), listed, frozenset({"theirs"})).tools.values())
     assert box.definitions[3]["description"] == "A title"
     assert "description" not in box.definitions[0]
 

@@ -72,7 +72,7 @@ async def running_agent(settings: Settings, options: Options, store: Store) -> A
             # The SDK takes about as long to import as servers to start.
             await asyncio.gather(asyncio.to_thread(import_module, "voice_bridge.agent.client"), _settle(hub))
             with hub.local_client() as tools:
-                async with _agent(tools, conversation, environ, options) as agent:
+                async with _agent(tools, settings, conversation, environ, options) as agent:
                     yield agent
         except Exception as error:  # noqa: BLE001  Raised below as it is: the hub's TaskGroup would wrap it.
             failure = error
@@ -80,7 +80,13 @@ async def running_agent(settings: Settings, options: Options, store: Store) -> A
         raise failure
 
 
-def _agent(tools: ToolSource, conversation: Conversation, environ: Mapping[str, str], options: Options) -> Agent:
+def _agent(
+    tools: ToolSource,
+    settings: Settings,
+    conversation: Conversation,
+    environ: Mapping[str, str],
+    options: Options,
+) -> Agent:
     from voice_bridge.agent.prompt import ask_permission
 
     return Agent(
@@ -90,6 +96,7 @@ def _agent(tools: ToolSource, conversation: Conversation, environ: Mapping[str, 
         max_tokens=options.max_tokens,
         allow_all=options.allow_all,
         deny=options.deny,
+        trusted=[server.name for server in settings.enabled_servers if getattr(server, "trust", False)],
         approve=ask_permission if sys.stdin.isatty() and sys.stderr.isatty() else None,
         conversation=conversation,
         environ=environ,

@@ -16,11 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from voice_bridge.agent import history
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.errors import StoreError
 from voice_bridge.agent.events import Usage
-from voice_bridge.agent.history import Block, Message
+from voice_bridge.agent.history import Block, Message, is_question, repair, spoken
 from voice_bridge.errors import UsageError
 
 _SCHEMA_VERSION = 1
@@ -127,7 +126,7 @@ class Store:
         results = database.execute("SELECT tool_use_id, block FROM finished WHERE conversation = ?", (id_,))
         finished = {call: parsed for call, block in results if isinstance(parsed := _parsed(block), dict)}
         messages = [{"role": role, "content": _parsed(content)} for role, content in rows]
-        repaired, notes = history.repair(messages, finished, "interrupted")
+        repaired, notes = repair(messages, finished, "interrupted")
         conversation = Conversation(id=id_, messages=repaired, usage=Usage(*usage), store=self, stored=len(repaired))
         conversation.approvals = {
             tool: bool(allowed)
@@ -141,7 +140,7 @@ class Store:
         """Writes one message at the conversation's next position."""
         now = time.time()
         with self._explained(), self._transaction():
-            title = " ".join(history.spoken(message).split())[:80]
+            title = " ".join(spoken(message).split())[:80]
             self._database.execute(
                 "INSERT INTO conversation (id, title, created, updated) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET updated = excluded.updated",
@@ -239,7 +238,7 @@ class Store:
 
 def _row(conversation: str, position: int, message: Message) -> tuple[str, int, str, str, bool]:
     content = json.dumps(message["content"], ensure_ascii=False)
-    return conversation, position, message["role"], content, history.is_question(message)
+    return conversation, position, message["role"], content, is_question(message)
 
 
 def _parsed(text: str) -> Any:
