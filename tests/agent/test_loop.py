@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.agent.children import ROOT, TROUBLE, child_tools
-from tests.agent.messages_api import MessagesAPI, Reply, calls, error, results, text
+from tests.agent.messages_api import KEY, MessagesAPI, Reply, calls, error, question, results, text
 from voice_bridge.agent import (
     Agent,
     Event,
@@ -638,8 +638,105 @@ async def test_inputs_and_ids_that_no_api_gives_are_put_right(api: MessagesAPI) 
         answer = await agent.ask("odd")
         await agent.ask("hello")
     assert [call.output for call in answer.tool_calls] == ["half", "Not run: the input is not a JSON object."] * 2
-    assert answer.answer == "Done ?."
+    assert answer.answer == "Done \ufffd."
     assert api.refusals == []
+
+
+async def test_half_an_emoji_in_a_question_or_an_argument_becomes_a_replacement_character(
+    api: MessagesAPI, tmp_path: Path
+) -> None:
+    api.replies = [calls(("half", {})), text("Odd."), text("Fine.")]
+    store = Store(tmp_path / "conversations.db")
+    async with child_tools(*TROUBLE) as tools:
+        async with Agent(tools, trusted=OURS, conversation=store.new()) as agent:
+            answer = await agent.ask("caf\udce9?")
+            await agent.ask("and now?")
+        resumed, notes = store.load(agent.conversation.id)
+    assert answer.tool_calls[0].output == "half \ufffd"
+    assert question(api.requests[0]) == "caf\ufffd?"
+    assert results(api.requests[1]) == ["half \ufffd"]
+    assert (resumed.messages, notes) == (agent.conversation.messages, [])
+    assert api.refusals == []
+
+
+async def test_half_an_emoji_in_names_and_patterns_does_not_stop_the_request(api: MessagesAPI) -> None:
+    api.replies = [calls(("echo", {"text": "x"})), text("Denied.")]
+    denied = ["\udce9", "e*[o\udce9]"]
+    async with child_tools(*TROUBLE) as tools, Agent(tools, model="m\udce9", deny=denied) as agent:
+        answer = await agent.ask("go")
+    assert answer.answer == "Denied."
+    assert api.requests[0]["model"] == "m\ufffd"
+    assert "--deny e*[o\ufffd]" in results(api.requests[1])[0]
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+async def test_a_streamed_call_without_arguments_is_called_with_an_empty_object(
+    api: MessagesAPI, nothing: str | None
+) -> None:
+    use = {"type": "tool_use", "name": "arguments", "input": nothing}
+    api.replies = [Reply([use], stop_reason="tool_use"), text("Called.")]
+    async with child_tools(*TROUBLE) as tools, Agent(tools, trusted=OURS) as agent:
+        answer = await agent.ask("go")
+    assert [(call.input, call.output) for call in answer.tool_calls] == [({}, "{}")]
+    assert api.requests[1]["messages"][1]["content"][0]["input"] == {}
+    assert api.refusals == []
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/messages", " ", '"'])
+async def test_every_way_to_write_the_base_address_reaches_the_api(
+    api: MessagesAPI, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", f'"{api.url}"' if end == '"' else api.url + end)
+    async with Agent() as agent:
+        assert (await agent.ask("hello")).answer == "Done."
+    assert api.paths == ["/v1/messages"]
+
+
+@pytest.mark.parametrize("around", ["{}\n", " {} ", '"{}"', "'{}'\r\n", "\t' {} '"])
+async def test_spaces_line_ends_and_quotes_around_a_key_are_not_sent(
+    api: MessagesAPI, monkeypatch: pytest.MonkeyPatch, around: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", around.format(KEY))
+    async with Agent() as agent:
+        await agent.ask("hello")
+    sent = api.headers[0]
+    assert sent.get("x-api-key", sent.get("authorization", "").removeprefix("Bearer ")) == KEY
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-te st-secret", "sk-密钥-secret", "sk-test\nsk-secret", "sk-secret\udce9", "sk-“secret”"]
+)
+def test_a_key_that_cannot_be_one_is_refused_once_and_not_shown(api: MessagesAPI, key: str) -> None:
+    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY holds a space, a line break or a letter") as caught:
+        Agent(environ={"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": api.url})
+    assert "secret" not in str(caught.value)
+    assert api.headers == []
+
+
+@pytest.mark.parametrize("key", ['""', "  ", "''\n", '"'])
+def test_a_key_of_nothing_but_quotes_is_none(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY holds nothing but spaces or quotes"):
+        Agent()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:8080",
+        "ftp://h",
+        "http://",
+        "http://h:99999",
+        "http://me:pass-word@h:port",
+        "http://[::1",
+        "http://a b",
+        "http://h/?k=s",
+    ],
+)
+def test_what_is_no_address_is_refused_without_showing_it(address: str) -> None:
+    with pytest.raises(UsageError, match="ANTHROPIC_BASE_URL is not an http:// or https:// address") as caught:
+        Agent(environ={"ANTHROPIC_BASE_URL": address})
+    assert "pass-word" not in str(caught.value)
 
 
 async def test_two_questions_at_once_are_answered_one_after_the_other(api: MessagesAPI) -> None:
@@ -676,7 +773,7 @@ async def test_thoughts_another_model_does_not_take_back_are_left_out(api: Messa
 
 
 def test_the_help_of_the_library_shows_no_key() -> None:
-    code = "from voice_bridge.agent import Agent; from voice_bridge.cli.assistant import Assistant; help(Agent); help(Assistant)"
+    code = "from voice_bridge import agent\nfrom voice_bridge.cli import assistant\nhelp(agent.Agent), help(assistant)"
     environ = {**os.environ, "ANTHROPIC_API_KEY": "sk-never-to-be-seen", "PAGER": "cat"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=40, cwd=ROOT

@@ -133,7 +133,12 @@ def encoded(raw: bytes) -> str:
         ({"type": "resource_link", "uri": "file:///b", "name": "b.txt"}, "[link to b.txt: file:///b]"),
         ({"type": "hologram"}, "type 'hologram'"),
         ("nonsense", "not an object"),
-        ({"type": "text", "text": "half a pair \ud83d"}, "half a pair ?"),
+        ({"type": "text", "text": 0}, "0"),
+        ({"type": "text", "text": None}, "(the tool returned nothing)"),
+        ({"type": "text", "text": {"a": [1]}}, '{"a": [1]}'),
+        ({"type": ["text"]}, "type ['text']"),
+        (None, "not an object"),
+        ({"type": "text", "text": "half a pair \ud83d"}, "half a pair \ufffd"),
     ],
 )
 def test_every_block_becomes_text_the_api_takes(item: Any, said: str) -> None:

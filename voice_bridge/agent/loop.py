@@ -17,6 +17,7 @@ from typing import Self
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.events import Answer, Emit, Event
 from voice_bridge.agent.permissions import Approve, Permissions
+from voice_bridge.agent.results import clean
 from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import NoTools, ToolSource
 from voice_bridge.agent.turn import Turn
@@ -101,7 +102,7 @@ class Agent(Setup):
 
     @model.setter
     def model(self, name: str) -> None:
-        self.client.model = name
+        self.client.model = clean(name)
 
     async def ask(self, question: str, emit: Emit | None = None) -> Answer:
         """The answer to `question`, after as many tool calls as it takes, up to `max_iterations` rounds.

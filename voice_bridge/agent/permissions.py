@@ -26,6 +26,11 @@ def denies(pattern: str, server: str, tool: str) -> bool:
     return fnmatchcase(tool, pattern) or fnmatchcase(f"{server}/{tool}", pattern)
 
 
+def unmatched(patterns: Sequence[str], tools: Sequence[tuple[str, str]]) -> list[str]:
+    """The patterns that deny none of the tools, given as server and tool."""
+    return [glob for glob in patterns if not any(denies(glob, server, tool) for server, tool in tools)]
+
+
 def approval_key(server: str, tool: str) -> str:
     """What a decision is remembered under; no two pairs share a key, whatever is in the names."""
     return f"{quote(server, safe='', errors='replace')}/{clean(tool)}"
