@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
@@ -106,7 +106,7 @@ async def running_agent(settings: Settings, options: Options, store: Store) -> A
     for problem in settings.problems.values():
         say(one_line(problem))
     failure: Exception | None = None
-    async with Hub(without_endpoints(settings)) as hub:
+    async with Hub(settings) as hub:
         try:
             # The SDK takes about as long to import as servers to start.
             await asyncio.gather(asyncio.to_thread(import_module, "voice_bridge.agent.client"), _settle(hub))
@@ -118,11 +118,6 @@ async def running_agent(settings: Settings, options: Options, store: Store) -> A
             failure = error
     if failure is not None:
         raise failure
-
-
-def without_endpoints(settings: Settings) -> Settings:
-    """The settings for who serves no cloud: one process of each server, also of those that run one per endpoint."""
-    return replace(settings, endpoints={})
 
 
 async def _named(tools: ToolSource) -> list[tuple[str, str]]:

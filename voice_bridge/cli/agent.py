@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voice_bridge.cli.options import ConfigOption, settings_for
-from voice_bridge.cli.shown import safe_json
+from voice_bridge.cli.alone import settings_alone
+from voice_bridge.cli.options import ConfigOption
+from voice_bridge.cli.shown import safe_json, write
 from voice_bridge.config import Settings
 from voice_bridge.errors import UsageError, VoiceBridgeError
 from voice_bridge.ports.servers import process as platforms
@@ -55,7 +56,7 @@ def agent(
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
     outcome = _Outcome(as_json)
     try:
-        asked, settings = _read_question(question), settings_for([], config)
+        asked, settings = _read_question(question), settings_alone([], config)
         with open_store(needed=latest or resume is not None) as store:
             status = platforms.run(until_terminated(_answer(asked, settings, options, store, outcome)))
     except VoiceBridgeError as error:
@@ -75,9 +76,7 @@ class _Outcome:
 
     def print(self) -> None:
         if self.as_json:
-            from voice_bridge.agent.screen import put, tolerant
-
-            put(tolerant(sys.stdout), safe_json(json.dumps(self.result, ensure_ascii=False, default=str)))
+            write(safe_json(json.dumps(self.result, ensure_ascii=False, default=str)))
 
 
 async def _answer(question: str, settings: Settings, options: Options, store: Store, outcome: _Outcome) -> int:

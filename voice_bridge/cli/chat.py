@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from voice_bridge.cli.agent import Deny, Latest, MaxIterations, MaxTokens, Model, Resume, Yes, not_empty, piped
-from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.cli.alone import settings_alone
+from voice_bridge.cli.options import ConfigOption
 from voice_bridge.config import Settings
 from voice_bridge.ports.servers import process as platforms
 
@@ -41,7 +42,7 @@ def chat(
             put(tolerant(sys.stdout), listing(store.summaries()))
             return
         message = None if sys.stdin.isatty() else not_empty(piped())
-        status = platforms.run(until_terminated(_chat(message, settings_for([], config), options, store)))
+        status = platforms.run(until_terminated(_chat(message, settings_alone([], config), options, store)))
     raise typer.Exit(status)
 
 

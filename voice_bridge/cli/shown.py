@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
+from voice_bridge.agent.screen import put, tolerant
 from voice_bridge.text import printable
+
+
+def write(text: str, *, error: bool = False) -> None:
+    """Prints lines, on standard error if need be; characters the terminal cannot show become escapes."""
+    put(tolerant(sys.stderr if error else sys.stdout), text)
 
 
 def safe_json(text: str) -> str:
