@@ -114,8 +114,11 @@ def _block(raw: Raw) -> str:
     block = jsonrpc.members(raw)
     kind = jsonrpc.load(block.get("type", b"null"))
     if kind == "text" and "text" in block:
-        text = jsonrpc.load(block["text"])
-        return text if isinstance(text, str) else "" if text is None else bytes(block["text"]).decode()
+        written = bytes(block["text"]).decode()
+        text = jsonrpc.load(block["text"]) if written.startswith('"') else None
+        if isinstance(text, str):
+            return text
+        return "" if written == "null" else written
     if not block:
         return f"[a block that is no object: {one_line(bytes(raw).decode(), 200)}]"
     mime = jsonrpc.load(block.get("mimeType", b"null"))
