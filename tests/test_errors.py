@@ -87,6 +87,6 @@ def test_every_error_hangs_below_its_own_base() -> None:
 def test_the_walk_finds_what_hides() -> None:
     """Errors below an error of another module, with two bases, or named like none."""
     found = {each.name for each in raised()}
-    assert {"TooLong", "NoAnswer", "Redial", "_DuplicateKey", "BadMessage", "DocumentsError"} <= found
+    assert {"TooLong", "NoAnswer", "Unnamed", "_DuplicateKey", "BadMessage", "DocumentsError"} <= found
     assert len(found) < len(dict(classes())) / 2, "most classes are none"
-    assert not {"Router", "Hub", "Settings"} & found
+    assert not {"Router", "Runtime", "Settings"} & found

@@ -23,7 +23,7 @@ class ChildTools:
 
     def __init__(self, child: asyncio.subprocess.Process, server: str) -> None:
         self._child = child
-        self._server = server
+        self.server = server
         self._waiting: dict[int, asyncio.Future[Json]] = {}
         self._count = 0
 
@@ -36,7 +36,7 @@ class ChildTools:
             return await self._request("tools/call", {"name": name, "arguments": arguments})
 
     def owner(self, name: str) -> str:
-        return self._server
+        return self.server
 
     async def start(self) -> None:
         parameters = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -45,7 +45,7 @@ class ChildTools:
 
     async def _request(self, method: str, params: Json) -> Json:
         if self._child.returncode is not None:
-            raise CallError(-32000, f"server {self._server} is down: exit code {self._child.returncode}")
+            raise CallError(-32000, f"server {self.server} is down: exit code {self._child.returncode}")
         self._count += 1
         number = self._count
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -75,7 +75,7 @@ class ChildTools:
         code = await self._child.wait()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(CallError(-32000, f"server {self._server} is down: exit code {code}"))
+                future.set_exception(CallError(-32000, f"server {self.server} is down: exit code {code}"))
 
 
 @asynccontextmanager

@@ -59,8 +59,9 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path, log: Path) -> Path:
-    """A settings file with the server that makes trouble, and one that cannot start."""
-    trouble = {"command": sys.executable, "args": list(TROUBLE), "cwd": str(ROOT), "env": {"TROUBLE_LOG": str(log)}}
+    """A settings file with the server that makes trouble; it is trusted."""
+    command = {"command": sys.executable, "args": list(TROUBLE), "cwd": str(ROOT)}
+    trouble = {**command, "env": {"TROUBLE_LOG": str(log)}, "trust": True}
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"mcpServers": {"trouble": trouble}}))
     return path

@@ -101,6 +101,7 @@ class MessagesAPI:
         self.answerer = answerer
         self.context_tokens = context_tokens
         self.requests: list[Json] = []
+        self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.refusals: list[str] = []
         self.holding = threading.Event()
@@ -163,6 +164,7 @@ class MessagesAPI:
 
     async def _respond(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         """True when the connection may be used again."""
+        self.paths.append(path)
         self.headers.append(headers)
         if not path.startswith("/v1/messages"):
             await _send_json(writer, 404, _error("not_found_error", "Not found"))
@@ -427,9 +429,10 @@ def _pieces(block: Json) -> tuple[Json, list[Json]]:
             pieces = re.findall(r"\S*\s*", block["text"])[:-1]
             return {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces]
         case "tool_use":
-            whole = json.dumps(block["input"])
+            whole = json.dumps(block["input"]) if block["input"] not in ("", None) else ""
             parts = [whole[i : i + 9] for i in range(0, len(whole), 9)]
-            deltas = [{"type": "input_json_delta", "partial_json": part} for part in ["", *parts]]
+            begin = [] if block["input"] is None else [""]
+            deltas = [{"type": "input_json_delta", "partial_json": part} for part in [*begin, *parts]]
             return {**block, "input": {}}, deltas
         case "thinking":
             deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}] if block["thinking"] else []

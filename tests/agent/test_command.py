@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.agent.children import ROOT
-from tests.agent.messages_api import MessagesAPI, Reply, calls, error, numbers, results, text
+from tests.agent.messages_api import MessagesAPI, Reply, calls, error, numbers, question, results, text
 from voice_bridge import cli
 
 COMMAND = [sys.executable, "-m", "voice_bridge"]
@@ -70,7 +70,7 @@ def test_the_average_salary_goes_from_the_database_to_the_calculator(api: Messag
 
     api.answerer = model
     servers = {
-        name: {"command": sys.executable, "args": ["-m", f"servers.{name}"], "cwd": str(ROOT)}
+        name: {"command": sys.executable, "args": ["-m", f"servers.{name}"], "cwd": str(ROOT), "trust": True}
         for name in ("database", "math_evaluator")
     }
     config = tmp_path / "settings.json"
@@ -219,19 +219,131 @@ def test_terminal_codes_from_a_tool_or_the_model_are_not_passed_on(api: Messages
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_nothing_to_ask_is_a_usage_error(api: MessagesAPI, settings: Path) -> None:
-    done = run("agent", "--config", str(settings), stdin="  \n")
-    assert done.returncode == 2
-    assert "empty" in done.stderr
-
-
-def test_an_unusable_conversation_file_says_what_to_do(api: MessagesAPI, settings: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [bytes(40_960), b"this is not a database, by no means at all" * 100])
+def test_a_damaged_conversation_file_is_set_aside_and_the_question_answered(
+    api: MessagesAPI, settings: Path, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "conversations.db").write_bytes(b"this is not a database, by no means at all" * 100)
+    (tmp_path / "data" / "conversations.db").write_bytes(content)
+    done = run("agent", "what?", "--config", str(settings))
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Done.")
+    (aside,) = (tmp_path / "data").glob("conversations.db.damaged-*")
+    assert f"set aside as {aside}" in done.stderr
+    assert aside.read_bytes() == content
+    assert "what?" in run("chat", "--list").stdout
+
+
+def test_without_a_writable_data_folder_the_question_is_answered_and_not_kept(
+    api: MessagesAPI, settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VOICE_BRIDGE_DATA", str(settings / "folder"))
+    done = run("agent", "what?", "--config", str(settings))
+    piped = run("chat", "--config", str(settings), stdin="hello")
+    assert (done.returncode, piped.returncode) == (0, 0)
+    for ended in (done, piped):
+        assert ended.stdout.startswith("Done.")
+        assert "set VOICE_BRIDGE_DATA to a folder" in ended.stderr
+        assert "This conversation is not kept." in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("chat", "--list"), ("chat", "-c"), ("agent", "x", "-c"), ("agent", "x", "--resume", "a")]
+)
+def test_earlier_conversations_out_of_reach_are_status_2(
+    api: MessagesAPI, settings: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("VOICE_BRIDGE_DATA", str(settings / "folder"))
+    done = run(*words, "--config", str(settings), stdin="hello")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "set VOICE_BRIDGE_DATA" in done.stderr
+    assert api.requests == []
+
+
+@pytest.mark.parametrize("words", [("agent", " "), ("agent", "-"), ("agent",), ("chat",)])
+def test_an_empty_question_is_found_before_any_server_starts(
+    api: MessagesAPI, settings: Path, log: Path, words: tuple[str, ...]
+) -> None:
+    done = run(*words, "--config", str(settings), stdin="  \n")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the question is empty" in done.stderr
+    assert not log.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ANTHROPIC_BASE_URL", "localhost:8080"), ("ANTHROPIC_API_KEY", "sk-密钥"), ("ANTHROPIC_API_KEY", '""')],
+)
+def test_a_bad_address_or_key_is_found_before_any_server_starts(
+    settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    started = tmp_path / "started"
+    touch = {"command": sys.executable, "args": ["-c", f"open({str(started)!r}, 'w')"]}
+    settings.write_text(json.dumps({"mcpServers": {"touch": touch}}))
+    monkeypatch.setenv(name, value)
+    done = run("agent", "what?", "--config", str(settings))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert name in done.stderr
+    assert not started.exists()
+
+
+def test_a_refused_tool_shows_in_the_exit_status_and_by_name(api: MessagesAPI, settings: Path) -> None:
+    api.answerer = lambda request: text("ok") if results(request) else calls(("write_note", {"text": "x"}))
+    plain = run("agent", "write", "--config", str(settings))
+    assert plain.returncode == 1
+    assert plain.stdout.startswith("ok\n")
+    assert plain.stderr.splitlines()[-1] == "Refused, and not run: write_note of trouble."
+    denied = run("agent", "write", "--yes", "--deny", "write_*", "--config", str(settings), "--json")
+    assert denied.returncode == 1
+    answer = json.loads(denied.stdout)
+    assert (answer["answer"], answer["tool_calls"][0]["refused"]) == ("ok", True)
+    assert "write_note of trouble" in answer["error"]
+    assert run("agent", "write", "--yes", "--config", str(settings)).returncode == 0
+
+
+def test_a_pattern_that_denies_no_tool_is_refused_with_near_names(api: MessagesAPI, settings: Path, log: Path) -> None:
+    api.answerer = lambda request: text("ok") if results(request) else calls(("write_note", {"text": "x"}))
+    done = run("agent", "write", "--yes", "--deny", "write_notes", "--config", str(settings))
+    assert done.returncode == 2
+    assert "--deny write_notes means no tool" in done.stderr
+    assert "did you mean write_note" in done.stderr
+    assert not log.exists()
+    assert api.requests == []
+
+
+def test_a_pattern_for_a_server_that_is_down_is_kept_and_told(api: MessagesAPI, settings: Path) -> None:
+    config = json.loads(settings.read_text())
+    config["mcpServers"]["broken"] = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no disk')"]}
+    settings.write_text(json.dumps(config))
+    kept = run("agent", "what?", "--deny", "broken/write*", "--config", str(settings))
+    assert (kept.returncode, "--deny broken/write* means no tool yet" in kept.stderr) == (0, True)
+    unclear = run("agent", "what?", "--deny", "delete*", "--config", str(settings))
+    assert unclear.returncode == 2
+    assert "For a tool of broken, not ready yet, write SERVER/TOOL" in unclear.stderr
+
+
+def test_a_server_without_trust_is_asked_for_whatever_it_says_of_itself(
+    api: MessagesAPI, settings: Path, log: Path
+) -> None:
+    config = json.loads(settings.read_text())
+    del config["mcpServers"]["trouble"]["trust"]
+    settings.write_text(json.dumps(config))
+    api.replies = [calls(("echo", {"text": "x"})), text("I may not.")]
     done = run("agent", "what?", "--config", str(settings))
     assert done.returncode == 1
-    assert "conversations.db cannot be used" in done.stderr
-    assert "VOICE_BRIDGE_DATA" in done.stderr
+    assert "echo of trouble" in done.stderr
+    assert not log.exists()
+
+
+def test_an_odd_byte_in_an_argument_or_a_pipe_becomes_a_replacement_character(api: MessagesAPI, settings: Path) -> None:
+    with_byte: list[str | bytes] = [*COMMAND, "agent", b"caf\xe9", "--config", str(settings)]
+    first = subprocess.run(
+        with_byte, env={**os.environ, "LC_ALL": "C.UTF-8"}, capture_output=True, timeout=60, cwd=ROOT
+    )
+    again = [*COMMAND, "agent", "-c", "--config", str(settings)]
+    second = subprocess.run(again, input=b"und \xe9", capture_output=True, timeout=60, cwd=ROOT)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert [question(request) for request in api.requests] == ["caf\ufffd", "und \ufffd"]
+    assert "caf\ufffd" in json.dumps(api.requests[-1], ensure_ascii=False)
 
 
 def wait_until(log: Path, line: str) -> None:

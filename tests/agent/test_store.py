@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,62 @@ def test_two_chats_cannot_mix_their_words(path: Path) -> None:
     other.append({"role": "assistant", "content": [{"type": "text", "text": "theirs"}]})
     with pytest.raises(StoreError, match="another chat has written"):
         conversation.append({"role": "assistant", "content": [{"type": "text", "text": "mine"}]})
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda whole: bytes(len(whole)),
+    "words": lambda whole: b"this is not a database, by no means at all" * 200,
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "a page of noise": lambda whole: whole[:4096] + b"\xa5" * 4096 + whole[8192:],
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(path: Path, kind: str) -> None:
+    with Store(path) as store:
+        store.new().append(history.user_message("x" * 20_000))
+    damaged = DAMAGES[kind](path.read_bytes())
+    path.write_bytes(damaged)
+    Path(f"{path}-wal").write_bytes(b"left by a crash")
+    with Store(path) as store:
+        assert store.summaries() == []
+        store.new().append(history.user_message("y"))
+        (aside,) = path.parent.glob("conversations.db.damaged-????-??-??")
+        assert f"set aside as {aside}" in store.notice
+    assert aside.read_bytes() == damaged
+    with Store(path) as store:
+        assert (len(store.summaries()), store.notice) == (1, "")
+
+
+def test_a_second_damaged_file_of_a_day_does_not_replace_the_first(path: Path) -> None:
+    for content in (b"one" * 500, b"two" * 500):
+        path.write_bytes(content)
+        Store(path).close()
+    kept = sorted(file.read_bytes() for file in path.parent.glob("conversations.db.damaged-*"))
+    assert kept == [b"one" * 500, b"two" * 500]
+
+
+def test_a_file_whose_tables_are_gone_is_set_aside(path: Path) -> None:
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE message")
+    with Store(path) as store:
+        assert "its tables are gone" in store.notice
+        assert store.summaries() == []
+
+
+def test_a_file_in_use_by_another_chat_is_not_damaged(path: Path) -> None:
+    with Store(path) as first:
+        first.new().append(history.user_message("x"))
+        with Store(path) as second:
+            assert (second.notice, len(second.summaries())) == ("", 1)
+
+
+def test_without_a_file_conversations_last_as_long_as_the_store() -> None:
+    with Store(None) as store:
+        conversation = store.new()
+        conversation.append(history.user_message("x"))
+        assert store.load(conversation.id)[0].messages == conversation.messages
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -95,15 +95,23 @@ def test_any_names_give_definitions_the_api_takes(listed: list[Json]) -> None:
     assert len(box.definitions) + len(box.left_out) == len(listed)
 
 
-def test_read_only_is_only_what_says_so() -> None:
+class Owned(NoTools):
+    """A source whose tools are all of one server."""
+
+    def owner(self, name: str) -> str:
+        return "ours"
+
+
+def test_read_only_is_only_what_a_trusted_server_says_so() -> None:
     listed: list[Json] = [
         {"name": "a", "annotations": {"readOnlyHint": True}},
         {"name": "b", "annotations": {"readOnlyHint": "yes"}},
-        {"name": "c", "annotations": None},
+        {"name": "c", "annotations": "readOnlyHint"},
         {"name": "d", "description": "", "title": "A title"},
     ]
-    box = toolbox(NoTools(), listed)
+    box = toolbox(Owned(), listed, frozenset({"ours"}))
     assert [tool.read_only for tool in box.tools.values()] == [True, False, False, False]
+    assert not any(tool.read_only for tool in toolbox(Owned(), listed, frozenset({"theirs"})).tools.values())
     assert box.definitions[3]["description"] == "A title"
     assert "description" not in box.definitions[0]
 
@@ -125,7 +133,12 @@ def encoded(raw: bytes) -> str:
         ({"type": "resource_link", "uri": "file:///b", "name": "b.txt"}, "[link to b.txt: file:///b]"),
         ({"type": "hologram"}, "type 'hologram'"),
         ("nonsense", "not an object"),
-        ({"type": "text", "text": "half a pair \ud83d"}, "half a pair ?"),
+        ({"type": "text", "text": 0}, "0"),
+        ({"type": "text", "text": None}, "(the tool returned nothing)"),
+        ({"type": "text", "text": {"a": [1]}}, '{"a": [1]}'),
+        ({"type": ["text"]}, "type ['text']"),
+        (None, "not an object"),
+        ({"type": "text", "text": "half a pair \ud83d"}, "half a pair \ufffd"),
     ],
 )
 def test_every_block_becomes_text_the_api_takes(item: Any, said: str) -> None:

@@ -37,6 +37,8 @@ TOOLS: list[Json] = [
     {"name": "orders", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
     {"name": "picture", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
     {"name": "big", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
+    {"name": "half", "description": "\ud83d", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
+    {"name": "arguments", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
     {"name": "fail", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
     {"name": "crash", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
     {"name": "strange name/ü", "inputSchema": _STRANGE, "annotations": READ_ONLY},
@@ -88,6 +90,8 @@ def run(name: str, arguments: Json, call_id: object) -> Json | None:
             return {"content": [{"type": "text", "text": "a picture:"}, picture, sound]}
         case "big":
             return text("HEAD" + "x" * int(arguments.get("size", 100_000)) + "TAIL")
+        case "half":
+            return text("half \ud83d")
         case "fail":
             return text("the disk is full", isError=True)
         case "crash":

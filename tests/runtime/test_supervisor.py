@@ -63,12 +63,12 @@ async def test_a_server_that_dies_at_start_is_tried_ever_more_slowly_then_given_
     assert last == [f"s: {reason}; gave up for now, next try in 5.0 s"]
 
 
-async def test_a_given_up_server_is_tried_again_at_the_slowest_pace(tmp_path: Path) -> None:
+async def test_a_program_that_is_not_there_yet_is_tried_again_soon(tmp_path: Path) -> None:
     script = tmp_path / "later.sh"
     async with supervised(load(tmp_path, {"s": {"command": "./later.sh"}}, maxBackoff=0.5)) as hub:
         assert await hub.settled(5)
         status = hub.statuses()[0]
-        assert (status.state, status.reason) == (State.FAILED, f"cannot start: {script} does not exist")
+        assert (status.state, status.reason) == (State.BACKOFF, f"cannot start: {script} does not exist")
         command = child()
         script.write_text("#!/bin/sh\nexec " + " ".join([command["command"], *command["args"]]) + "\n")
         script.chmod(0o755)

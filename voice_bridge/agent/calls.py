@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from voice_bridge.agent import history
 from voice_bridge.agent.events import Answer, Emit, ToolCall, ToolFinished, ToolStarted
-from voice_bridge.agent.history import Block
+from voice_bridge.agent.history import Block, tool_result
 from voice_bridge.agent.results import to_content
+from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import Tool, Toolbox
 from voice_bridge.errors import VoiceBridgeError
 from voice_bridge.secrets import mask
-
-if TYPE_CHECKING:
-    from voice_bridge.agent.loop import Agent
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,12 @@ class Calls:
     """
 
     def __init__(
-        self, agent: Agent, box: Toolbox, blocks: list[Block], faulty: set[str], answer: Answer, emit: Emit
+        self, setup: Setup, box: Toolbox, blocks: list[Block], faulty: set[str], answer: Answer, emit: Emit
     ) -> None:
         self._faulty = faulty
-        self._agent = agent
+        self._setup = setup
         self._box = box
-        self._conversation = agent.conversation
+        self._conversation = setup.conversation
         self._emit = emit
         self._calls = [self._recorded(block) for block in blocks]
         answer.tool_calls += [call.record for call in self._calls]
@@ -60,11 +57,11 @@ class Calls:
         try:
             allowed: list[_Call] = []
             for call in self._calls:
-                refusal = await self._refusal(call)
-                if refusal is None:
+                reason = self._cannot_run(call) or await self._refusal(call)
+                if reason is None:
                     allowed.append(call)
                 else:
-                    self._finish(call, refusal, is_error=True)
+                    self._finish(call, reason, is_error=True)
             async with asyncio.TaskGroup() as group:
                 for call in allowed:
                     group.create_task(self._run(call, len(allowed)))
@@ -72,20 +69,33 @@ class Calls:
             raise failed.exceptions[0] from None
         self._conversation.close_open_calls("no result")
 
-    async def _refusal(self, call: _Call) -> str | None:
+    def _cannot_run(self, call: _Call) -> str | None:
         if call.tool is None:
             names = ", ".join(self._box.tools) or "none"
             return f"There is no tool named {call.record.tool!r}. The tools are: {names}."
         if call.block["id"] in self._faulty:
             return "Not run: the input is not a JSON object."
-        return await self._agent.permissions.refusal(call.tool, call.record.input, self._conversation)
+        return None
+
+    async def _refusal(self, call: _Call) -> str | None:
+        assert call.tool is not None
+        reason = await self._setup.permissions.refusal(call.tool, call.record.input, self._conversation)
+        call.record.refused = reason is not None
+        return reason
 
     async def _run(self, call: _Call, together: int) -> None:
         record = call.record
+        # Settings may change while a person thinks: what was allowed was that server's tool, not its successor's.
+        owner = self._setup.tools.owner(record.tool)
+        if owner not in ("", record.server):
+            record.refused = True
+            changed = f"Not run: the tool {record.tool!r} of server {record.server!r} is now one of server {owner!r}."
+            self._finish(call, f"{changed} The person may ask again.", is_error=True, together=together)
+            return
         self._emit(ToolStarted(record, together))
         began = time.perf_counter()
         try:
-            result = await self._agent.tools.call(record.tool, record.input)
+            result = await self._setup.tools.call(record.tool, record.input)
             is_error = result.get("isError") is True
         except Exception as error:  # noqa: BLE001  A tool's failure is a result, which the model can act on.
             said = mask(str(error)) or type(error).__name__
@@ -98,10 +108,10 @@ class Calls:
         if isinstance(result, str):
             content = text = result
         else:
-            content, text = to_content(result, self._agent.result_budget)
+            content, text = to_content(result, self._setup.result_budget)
         call.record.output, call.record.is_error = text, is_error
         call_id = call.block["id"]
-        self._conversation.record(call_id, history.tool_result(call_id, content, is_error=is_error))
+        self._conversation.record(call_id, tool_result(call_id, content, is_error=is_error))
         self._emit(ToolFinished(call.record, together))
 
     def refuse(self, reason: str) -> None:

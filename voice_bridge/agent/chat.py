@@ -28,7 +28,7 @@ Ctrl-C stops an answer in the making, and clears the line at the prompt."""
 class Chat:
     """Reads, asks, shows, until the person leaves. `show` prints the chat's own lines."""
 
-    def __init__(self, agent: Agent, store: Store, screen: Screen, history: Path) -> None:
+    def __init__(self, agent: Agent, store: Store, screen: Screen, history: Path | None) -> None:
         self._agent = agent
         self._store = store
         self._screen = screen

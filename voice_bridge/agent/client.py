@@ -7,7 +7,6 @@ The SDK's own retries are off, because a wait must be shown and must end with Ct
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -15,19 +14,17 @@ from urllib.parse import urlsplit
 
 import anthropic
 
+from voice_bridge.agent.access import SET_UP, access
 from voice_bridge.agent.errors import ModelError
 from voice_bridge.agent.events import Emit, TextDelta, TextDiscarded, Usage, Waiting
 from voice_bridge.agent.failures import RAISED, BrokenOff, Explainer
 from voice_bridge.agent.history import Block, Message
+from voice_bridge.agent.results import clean
 from voice_bridge.backoff import Backoff
 from voice_bridge.errors import UsageError
-from voice_bridge.secrets import keep_secret, mask
+from voice_bridge.secrets import mask
 
-SET_UP = (
-    "the agent needs a model: set ANTHROPIC_API_KEY to a key from platform.claude.com, in the environment or the "
-    ".env file, or point ANTHROPIC_BASE_URL at a local server that speaks the Messages API"
-)
-_CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_OFFICIAL = "https://api.anthropic.com"
 _SLOWEST_RETRY = 30.0
 
 
@@ -48,7 +45,7 @@ class Reply:
 class MessagesClient:
     """Asks one model, again and again if need be.
 
-    Raises `UsageError` when the environment says neither which key nor which server to use.
+    Raises `UsageError` when the environment says neither which key nor which server to use, or says it wrongly.
     """
 
     def __init__(
@@ -56,7 +53,7 @@ class MessagesClient:
     ) -> None:
         self._client = _connect(environ)
         self._explain = Explainer(self.address)
-        self.model = model or current_sonnet()
+        self.model = clean(model or "") or current_sonnet()
         self._max_tokens = max_tokens
         self._retries = retries
         self._first_wait = first_wait
@@ -141,19 +138,17 @@ def _whole(message: anthropic.types.Message) -> Reply:
 
 
 def _connect(environ: Mapping[str, str]) -> anthropic.AsyncAnthropic:
+    found = access(environ)
     options: dict[str, Any] = {"max_retries": 0}
-    found = {name: _header_value(environ, name) for name in _CREDENTIALS if environ.get(name, "").strip()}
-    if "ANTHROPIC_API_KEY" in found:
-        options["api_key"] = found["ANTHROPIC_API_KEY"]
-    elif found:
-        options["auth_token"] = found["ANTHROPIC_AUTH_TOKEN"]
-    keep_secret(*found.values())
-    base_url = environ.get("ANTHROPIC_BASE_URL", "").strip()
-    if base_url:
-        if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
-            raise UsageError("ANTHROPIC_BASE_URL is not an http:// or https:// address, such as http://127.0.0.1:8080")
-        options["base_url"] = base_url
-    if base_url and not found and not environ.get("ANTHROPIC_PROFILE"):
+    if found.api_key:
+        options["api_key"] = found.api_key
+    elif found.auth_token:
+        options["auth_token"] = found.auth_token
+    if found.base_url:
+        options["base_url"] = found.base_url
+    elif "ANTHROPIC_BASE_URL" in environ:
+        options["base_url"] = _OFFICIAL  # the SDK would take the empty variable at its word
+    if found.base_url and not (found.api_key or found.auth_token or environ.get("ANTHROPIC_PROFILE")):
         # A local server wants no key, and must not get the one the SDK would find in the user's profile.
         without_key: dict[str, Any] = {"Authorization": anthropic.omit}
         return anthropic.AsyncAnthropic(**options, api_key="none", default_headers=without_key)
@@ -164,14 +159,6 @@ def _connect(environ: Mapping[str, str]) -> anthropic.AsyncAnthropic:
     if client.api_key is None and client.auth_token is None and client.credentials is None:
         raise UsageError(SET_UP)
     return client
-
-
-def _header_value(environ: Mapping[str, str], name: str) -> str:
-    """The variable's value as a header can carry it (RFC 9110 §5.5). Never shows it."""
-    value = environ[name].strip()
-    if not re.fullmatch(r"[\x21-\x7e]+", value):
-        raise UsageError(f"{name} holds a space, a line break or a letter that no key has; set it again")
-    return value
 
 
 def current_sonnet() -> str:

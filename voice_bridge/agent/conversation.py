@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from voice_bridge.agent import history
 from voice_bridge.agent.events import Usage
-from voice_bridge.agent.history import Block, Message
+from voice_bridge.agent.history import Block, Message, results_for, tool_uses
 
-if TYPE_CHECKING:
-    from voice_bridge.agent.store import Store
+
+class Keeper(Protocol):
+    """Where a conversation is kept; a `Store` is one. Each method raises `StoreError`."""
+
+    def add_message(self, conversation: Conversation, message: Message) -> None:
+        """Keeps one message at the conversation's next position."""
+
+    def add_finished(self, conversation: Conversation, call_id: str, block: Block) -> None:
+        """Keeps a tool result that waits for the others of its turn."""
+
+    def add_approval(self, conversation: Conversation, tool: str, allowed: bool) -> None:
+        """Keeps a decision."""
+
+    def drop_messages(self, conversation: Conversation) -> None:
+        """Forgets the messages beyond those the conversation counts."""
+
+    def set_usage(self, conversation: Conversation) -> None:
+        """Keeps the sums of tokens."""
 
 
 @dataclass
@@ -26,7 +41,7 @@ class Conversation:
     finished: dict[str, Block] = field(default_factory=dict)
     approvals: dict[str, bool] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
-    store: Store | None = None
+    store: Keeper | None = None
     stored: int = 0
 
     def append(self, message: Message) -> None:
@@ -46,8 +61,8 @@ class Conversation:
 
     def close_open_calls(self, reason: str) -> None:
         """Answers every call that has no result, so that the history is valid again. Raises `StoreError`."""
-        if self.messages and (calls := history.tool_uses(self.messages[-1])):
-            self.append(history.results_for(calls, self.finished, reason))
+        if self.messages and (calls := tool_uses(self.messages[-1])):
+            self.append(results_for(calls, self.finished, reason))
 
     def allow(self, tool: str, allowed: bool) -> None:
         """Remembers a decision for the rest of this conversation. Raises `StoreError`."""

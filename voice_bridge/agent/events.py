@@ -37,7 +37,10 @@ class Usage:
 
 @dataclass
 class ToolCall:
-    """One call of a tool: what was asked, what came back, from which server, how long it took."""
+    """One call of a tool: what was asked, what came back, from which server, how long it took.
+
+    `refused` is true where a person, a `deny` pattern or the lack of anybody to ask kept it from running.
+    """
 
     tool: str
     input: dict[str, Any]
@@ -45,6 +48,7 @@ class ToolCall:
     server: str = ""
     milliseconds: int = 0
     is_error: bool = False
+    refused: bool = False
 
 
 @dataclass

@@ -36,7 +36,7 @@ def user_message(text: str) -> Message:
 
 def tool_result(call_id: str, content: list[Block] | str, *, is_error: bool) -> Block:
     """The answer to one `tool_use`."""
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = [{"type": "text", "text": clean(content)}] if isinstance(content, str) else content
     block: Block = {"type": "tool_result", "tool_use_id": call_id, "content": blocks}
     if is_error:
         block["is_error"] = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -17,6 +17,8 @@ from typing import Self
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.events import Answer, Emit, Event
 from voice_bridge.agent.permissions import Approve, Permissions
+from voice_bridge.agent.results import clean
+from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import NoTools, ToolSource
 from voice_bridge.agent.turn import Turn
 from voice_bridge.errors import UsageError, VoiceBridgeError
@@ -33,7 +35,7 @@ it matters, and do only what the user asked for. When a tool fails, say so and g
 MISSING_EXTRA = 'the agent needs the "agent" extra: pip install "mcp-voice-bridge[agent]"'
 
 
-class Agent:
+class Agent(Setup):
     """A model with tools and one conversation.
 
     ::
@@ -42,10 +44,11 @@ class Agent:
             answer = await agent.ask("How many people work in Engineering?")
             print(answer.answer)
 
-    `tools` is any `ToolSource`, and may be set later. `deny` holds globs, `approve` asks a person about tools
-    that are not annotated read-only; without it and without `allow_all` those are refused. `result_budget` is
-    in characters per tool result, `context_window` in tokens, `first_wait` in seconds. `environ` holds the
-    `ANTHROPIC_…` variables.
+    `tools` is any `ToolSource`, and may be set later. `deny` holds globs, `approve` asks a person about a tool before
+    it runs; without it and without `allow_all` a tool is refused, unless it is annotated read-only by a server named
+    in `trusted` (annotations of other servers prove nothing: MCP, tools/annotations). `result_budget` is in
+    characters per tool result, `context_window` in tokens, `first_wait` in seconds. `environ` holds the `ANTHROPIC_…`
+    variables; by default they are the process's own.
 
     Raises `UsageError` when no model is set up or the `agent` extra is missing.
     """
@@ -60,13 +63,14 @@ class Agent:
         system: str = SYSTEM_PROMPT,
         allow_all: bool = False,
         deny: Sequence[str] = (),
+        trusted: Collection[str] = (),
         approve: Approve | None = None,
         conversation: Conversation | None = None,
         result_budget: int = 16_000,
         context_window: int = 200_000,
         retries: int = 6,
         first_wait: float = 1.0,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         try:
             from voice_bridge.agent.client import MessagesClient
@@ -74,19 +78,22 @@ class Agent:
             raise UsageError(MISSING_EXTRA) from error
         if max_iterations < 1:
             raise UsageError(f"max_iterations is {max_iterations}; it must be at least 1")
-        self.tools: ToolSource = tools or NoTools()
-        self.client = MessagesClient(model, max_tokens, environ, retries=retries, first_wait=first_wait)
-        self.conversation = conversation or Conversation()
-        self.permissions = Permissions(allow_all, tuple(deny), approve)
-        self.system = system
-        self.max_iterations = max_iterations
-        self.max_tokens = max_tokens
-        self.result_budget = result_budget
-        self.context_window = context_window
+        # Never a default in the signature: `help` would print the keys.
+        variables = os.environ if environ is None else environ
+        super().__init__(
+            client=MessagesClient(model, max_tokens, variables, retries=retries, first_wait=first_wait),
+            tools=tools or NoTools(),
+            conversation=conversation or Conversation(),
+            permissions=Permissions(allow_all, tuple(deny), approve),
+            system=system,
+            max_iterations=max_iterations,
+            max_tokens=max_tokens,
+            result_budget=result_budget,
+            context_window=context_window,
+            trusted=frozenset(trusted),
+        )
         self.answer = Answer()
         self._one_at_a_time = asyncio.Lock()
-        self.noted: set[str] = set()
-        self.tokens_per_byte = 0.3
 
     @property
     def model(self) -> str:
@@ -95,7 +102,7 @@ class Agent:
 
     @model.setter
     def model(self, name: str) -> None:
-        self.client.model = name
+        self.client.model = clean(name)
 
     async def ask(self, question: str, emit: Emit | None = None) -> Answer:
         """The answer to `question`, after as many tool calls as it takes, up to `max_iterations` rounds.

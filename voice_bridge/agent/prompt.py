@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
 from voice_bridge.agent.interrupts import Interrupted
 from voice_bridge.agent.permissions import Decision
+from voice_bridge.agent.results import clean
 from voice_bridge.agent.screen import one_line
 from voice_bridge.agent.tools import Tool
 
@@ -30,16 +32,15 @@ class LineCleared(Exception):
 
 
 class MessagePrompt:
-    """Reads messages; remembers them in `history` across runs.
+    """Reads messages; remembers them in `history` across runs, or in this run only where the file cannot be written.
 
     Enter sends, and so does Ctrl-D after text; Alt-Enter starts a new line. A paste with line breaks stays one
     message. Ctrl-C clears the line; a second one at an empty line leaves, as Ctrl-D does.
     """
 
-    def __init__(self, history: Path, commands: list[str]) -> None:
-        history.touch(mode=0o600)
+    def __init__(self, history: Path | None, commands: list[str]) -> None:
         self._session: PromptSession[str] = PromptSession(
-            history=FileHistory(str(history)),
+            history=_remembered(history),
             multiline=True,
             key_bindings=_keys(),
             prompt_continuation="… ",
@@ -50,6 +51,24 @@ class MessagePrompt:
     async def read(self) -> str:
         """The next message. Raises `LineCleared` for Ctrl-C and `EOFError` for Ctrl-D at an empty line."""
         return await self._session.prompt_async("> ")
+
+
+class _Lines(FileHistory):
+    """The file of earlier messages. What cannot be written to it is forgotten, never a reason to leave the chat."""
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(clean(string))
+
+
+def _remembered(history: Path | None) -> History:
+    try:
+        if history is not None:
+            history.touch(mode=0o600)
+            return _Lines(str(history))
+    except OSError:
+        pass
+    return InMemoryHistory()
 
 
 def _keys() -> KeyBindings:

@@ -35,8 +35,13 @@ def cut(text: str, limit: int) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` without lone surrogates, which no JSON body can carry (RFC 8259 §8.2)."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """`text` with U+FFFD for each half of an emoji, which no JSON body can carry (RFC 8259 §8.2).
+
+    Two halves that follow each other, as a stream may cut them, become the character they are.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def to_content(result: dict[str, Any], budget: int) -> tuple[list[Block], str]:
@@ -79,7 +84,7 @@ def _block(item: object) -> Block:
         return _text(f"[a block that is not an object: {type(item).__name__}]")
     match item.get("type"):
         case "text":
-            return _text(str(item.get("text") or ""))
+            return _text(_words(item.get("text")))
         case "image":
             return _image(str(item.get("data") or ""), item.get("mimeType"))
         case "audio":
@@ -91,6 +96,13 @@ def _block(item: object) -> Block:
             return _text(f"[link to {name}: {item.get('uri')}]")
         case other:
             return _text(f"[a block of type {other!r}, not shown]")
+
+
+def _words(text: object) -> str:
+    """The text of a block; what should be text and is not, as JSON."""
+    if text is None or isinstance(text, str):
+        return text or ""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _resource(resource: object) -> Block:

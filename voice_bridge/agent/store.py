@@ -10,17 +10,17 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from voice_bridge.agent import history
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.errors import StoreError
 from voice_bridge.agent.events import Usage
-from voice_bridge.agent.history import Block, Message
+from voice_bridge.agent.history import Block, Message, is_question, repair, spoken
+from voice_bridge.agent.results import clean
 from voice_bridge.errors import UsageError
 
 _SCHEMA_VERSION = 1
@@ -44,8 +44,7 @@ CREATE TABLE approval (
     PRIMARY KEY (conversation, tool)
 ) WITHOUT ROWID;
 """
-
-
+_TABLES = {"conversation", "message", "finished", "approval"}
 _INSERT = "INSERT INTO message (conversation, position, role, content, question) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -60,17 +59,34 @@ class Summary:
 
 
 class Store:
-    """Every conversation of this user, in one SQLite file. Each method raises `StoreError`."""
+    """Every conversation of this user, in one SQLite file. Each method raises `StoreError`.
 
-    def __init__(self, path: Path) -> None:
-        """Opens the file, making it if it is missing; only its owner may read it."""
+    `notice` is a sentence where a damaged file had to be set aside, else empty.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens the file, making it if it is missing; only its owner may read it.
+
+        A damaged file is renamed and a new one begun. Without a path everything is kept until the program ends.
+        """
         self.path = path
+        self.notice = ""
         with self._explained():
-            path.touch(mode=0o600)
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=5)
+            if path is not None and path.exists() and (damage := _damage(path)):
+                self.notice = _set_aside(path, damage)
+            self._open()
+
+    def _open(self) -> None:
+        if self.path is not None:
+            self.path.touch(mode=0o600)
+        self._database = sqlite3.connect(self.path or ":memory:", isolation_level=None, timeout=5)
+        try:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._migrate()
+        except sqlite3.Error:
+            self._database.close()
+            raise
 
     def close(self) -> None:
         """Closes the file."""
@@ -110,7 +126,7 @@ class Store:
         """
         with self._explained():
             found = self._database.execute(
-                "SELECT id FROM conversation WHERE substr(id, 1, length(?1)) = ?1", (prefix.strip(),)
+                "SELECT id FROM conversation WHERE substr(id, 1, length(?1)) = ?1", (clean(prefix).strip(),)
             ).fetchall()
             if len(found) != 1 or not prefix.strip():
                 problem = "more than one conversation begins" if len(found) > 1 else "no conversation begins"
@@ -127,7 +143,7 @@ class Store:
         results = database.execute("SELECT tool_use_id, block FROM finished WHERE conversation = ?", (id_,))
         finished = {call: parsed for call, block in results if isinstance(parsed := _parsed(block), dict)}
         messages = [{"role": role, "content": _parsed(content)} for role, content in rows]
-        repaired, notes = history.repair(messages, finished, "interrupted")
+        repaired, notes = repair(messages, finished, "interrupted")
         conversation = Conversation(id=id_, messages=repaired, usage=Usage(*usage), store=self, stored=len(repaired))
         conversation.approvals = {
             tool: bool(allowed)
@@ -141,7 +157,7 @@ class Store:
         """Writes one message at the conversation's next position."""
         now = time.time()
         with self._explained(), self._transaction():
-            title = " ".join(history.spoken(message).split())[:80]
+            title = " ".join(spoken(message).split())[:80]
             self._database.execute(
                 "INSERT INTO conversation (id, title, created, updated) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET updated = excluded.updated",
@@ -237,9 +253,40 @@ class Store:
             ) from error
 
 
+def _damage(path: Path) -> str:
+    """What SQLite says is wrong with the file; empty for a sound one, and for one that is only out of reach."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as database:
+            (said,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        return str(error) if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) else ""
+    if said != "ok":
+        return str(said)
+    return "its tables are gone" if version == _SCHEMA_VERSION and not tables >= _TABLES else ""
+
+
+def _set_aside(path: Path, damage: str) -> str:
+    """Renames the file and what SQLite keeps beside it; the sentence that says so."""
+    name = aside = f"{path}.damaged-{time.strftime('%Y-%m-%d')}"
+    count = 1
+    while Path(aside).exists():
+        count += 1
+        aside = f"{name}-{count}"
+    path.rename(aside)
+    for beside in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            Path(f"{path}{beside}").rename(f"{aside}{beside}")
+    return (
+        f"The file of conversations was damaged ({damage}): it was set aside as {aside}, and a new one is begun. "
+        "Earlier conversations are in the old one only."
+    )
+
+
 def _row(conversation: str, position: int, message: Message) -> tuple[str, int, str, str, bool]:
     content = json.dumps(message["content"], ensure_ascii=False)
-    return conversation, position, message["role"], content, history.is_question(message)
+    return conversation, position, message["role"], content, is_question(message)
 
 
 def _parsed(text: str) -> Any:

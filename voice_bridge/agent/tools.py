@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from voice_bridge.agent.results import clean
 from voice_bridge.agent.schemas import UnusableSchema, repair
 from voice_bridge.errors import CallError
 from voice_bridge.names import legal_name, unique_name
@@ -44,7 +47,10 @@ class NoTools:
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool: `name` is the source's, `definition` is what the Messages API gets."""
+    """One tool: `name` is the source's, `definition` is what the Messages API gets.
+
+    `read_only` is true where a trusted server says so; such a tool runs without asking.
+    """
 
     name: str
     server: str
@@ -80,8 +86,11 @@ class Toolbox:
         return note
 
 
-def toolbox(source: ToolSource, listed: list[dict[str, Any]]) -> Toolbox:
-    """The listed tools as the Messages API takes them; what cannot be repaired is left out and noted."""
+def toolbox(source: ToolSource, listed: list[dict[str, Any]], trusted: Collection[str] = frozenset()) -> Toolbox:
+    """The listed tools as the Messages API takes them; what cannot be repaired is left out and noted.
+
+    Only a server named in `trusted` is believed that a tool of its is read-only (MCP, tools/annotations).
+    """
     box = Toolbox()
     names: set[str] = set()
     seen: set[str] = set()
@@ -104,7 +113,16 @@ def toolbox(source: ToolSource, listed: list[dict[str, Any]]) -> Toolbox:
         definition: dict[str, Any] = {"name": shown, "input_schema": schema}
         if description := (entry.get("description") or entry.get("title")):
             definition["description"] = str(description)
-        annotations = entry.get("annotations") or {}
-        read_only = annotations.get("readOnlyHint") is True
-        box.tools[shown] = Tool(name, server, read_only, definition, renamed)
+        read_only = server in trusted and _says_read_only(entry.get("annotations"))
+        box.tools[shown] = Tool(name, server, read_only, _sendable(definition), renamed)
     return box
+
+
+def _says_read_only(annotations: object) -> bool:
+    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
+
+
+def _sendable(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition without lone surrogates, which no request can carry (RFC 8259 §8.2)."""
+    sendable: dict[str, Any] = json.loads(clean(json.dumps(definition, ensure_ascii=False)))
+    return sendable

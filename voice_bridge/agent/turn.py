@@ -8,7 +8,6 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from voice_bridge.agent import history
 from voice_bridge.agent.calls import Calls
 from voice_bridge.agent.errors import Refused, TooLong
 from voice_bridge.agent.events import (
@@ -21,14 +20,25 @@ from voice_bridge.agent.events import (
     TextDiscarded,
     TextEnded,
 )
-from voice_bridge.agent.history import Block
+from voice_bridge.agent.history import (
+    Block,
+    Message,
+    for_request,
+    shrink,
+    size,
+    spoken,
+    tool_uses,
+    user_message,
+    without_images,
+    without_thinking,
+)
 from voice_bridge.agent.interrupts import Interrupted
 from voice_bridge.agent.results import clean
+from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import Toolbox, toolbox
 
 if TYPE_CHECKING:
     from voice_bridge.agent.client import Reply
-    from voice_bridge.agent.loop import Agent
 
 INTERRUPTED = "interrupted by the user"
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -37,21 +47,21 @@ _FULL, _ROOMY = 0.85, 0.6
 
 
 class Turn:
-    """Runs one question through `agent`, whose conversation it leaves valid however it ends."""
+    """Runs one question through the conversation, which it leaves valid however it ends."""
 
-    def __init__(self, agent: Agent, emit: Emit) -> None:
-        self._agent = agent
-        self._conversation = agent.conversation
+    def __init__(self, setup: Setup, emit: Emit) -> None:
+        self._setup = setup
+        self._conversation = setup.conversation
         self._listener = emit
         self._heard = ""
         self._box = Toolbox()
-        self.answer = Answer(model=agent.model)
+        self.answer = Answer(model=setup.client.model)
 
     async def run(self, question: str) -> Answer:
         """The answer; see `Agent.ask`."""
         self._box = await self._list_tools()
         began = self._conversation.stored
-        self._conversation.append(history.user_message(question))
+        self._conversation.append(user_message(question))
         try:
             await self._rounds(began)
         except (asyncio.CancelledError, Interrupted):
@@ -65,7 +75,7 @@ class Turn:
 
     async def _rounds(self, began: int) -> None:
         answer = self.answer
-        while answer.iterations < self._agent.max_iterations:
+        while answer.iterations < self._setup.max_iterations:
             reply = await self._ask()
             answer.iterations += 1
             answer.stop_reason = reply.stop_reason
@@ -79,21 +89,21 @@ class Turn:
                 return
             self._conversation.append({"role": "assistant", "content": reply.content})
             self._end_text(reply, final=False)
-            if answer.iterations < self._agent.max_iterations:
+            if answer.iterations < self._setup.max_iterations:
                 await self._calls(calls, reply).run()
             else:
-                limit = self._agent.max_iterations
+                limit = self._setup.max_iterations
                 self._calls(calls, reply).refuse(
                     f"the limit of {limit} rounds is reached. Answer now from what is known"
                 )
         await self._last_word(began)
 
     def _calls(self, blocks: list[Block], reply: Reply) -> Calls:
-        return Calls(self._agent, self._box, blocks, reply.faulty, self.answer, self._emit)
+        return Calls(self._setup, self._box, blocks, reply.faulty, self.answer, self._emit)
 
     async def _last_word(self, began: int) -> None:
         """At the cap: one more reply without tools, marked as incomplete."""
-        limit = self._agent.max_iterations
+        limit = self._setup.max_iterations
         reply = await self._ask(may_call=False)
         if not _has_text(reply.content) and _tool_uses(reply.content):
             # Some servers do not know `tool_choice: none`; without any tools they must speak.
@@ -108,7 +118,7 @@ class Turn:
         """Ends the turn with what the reply says; none of its tool calls is run."""
         reply.content = [block for block in reply.content if block.get("type") != "tool_use"]
         message = {"role": "assistant", "content": reply.content}
-        self.answer.answer = history.spoken(message)
+        self.answer.answer = spoken(message)
         self._end_text(reply, final=True)
         if reply.stop_reason == "refusal":
             # The API goes on refusing while the refused turn stays in the history (Messages API, "Handling refusals").
@@ -119,15 +129,15 @@ class Turn:
 
     async def _ask(self, *, may_call: bool = True, with_tools: bool = True) -> Reply:
         """One reply; a request the API finds too long or faulty is put right and sent again."""
-        agent = self._agent
+        setup = self._setup
         self._make_room()
         shortened = False
         while True:
             tools = self._box.definitions if with_tools else []
-            system: list[Block] = [{"type": "text", "text": agent.system, "cache_control": {"type": "ephemeral"}}]
-            messages = history.for_request(self._conversation.messages)
+            system: list[Block] = [{"type": "text", "text": setup.system, "cache_control": {"type": "ephemeral"}}]
+            messages = for_request(self._conversation.messages)
             try:
-                reply = await agent.client.reply(system, tools, messages, self._emit, may_call=may_call)
+                reply = await setup.client.reply(system, tools, messages, self._emit, may_call=may_call)
                 break
             except TooLong as error:
                 if shortened or not self._shorten(error.ratio):
@@ -140,30 +150,30 @@ class Turn:
         _make_sendable(reply, self._known_ids())
         return reply
 
-    def _account(self, reply: Reply, messages: list[history.Message]) -> None:
+    def _account(self, reply: Reply, messages: list[Message]) -> None:
         self.answer.usage.add(reply.usage)
         self._conversation.add_usage(reply.usage)
-        sent = history.size(messages)
+        sent = size(messages)
         # Small requests are mostly tools and system prompt, and say little about the history.
         if sent > 20_000 and reply.usage.prompt_tokens:
-            self._agent.tokens_per_byte = min(1.0, max(0.1, reply.usage.prompt_tokens / sent))
+            self._setup.tokens_per_byte = min(1.0, max(0.1, reply.usage.prompt_tokens / sent))
 
     def _make_room(self) -> None:
-        agent = self._agent
-        room = max(agent.context_window - agent.max_tokens, agent.context_window // 4)
-        allowed = int(room / agent.tokens_per_byte)
-        if history.size(self._conversation.messages) > allowed * _FULL:
+        setup = self._setup
+        room = max(setup.context_window - setup.max_tokens, setup.context_window // 4)
+        allowed = int(room / setup.tokens_per_byte)
+        if size(self._conversation.messages) > allowed * _FULL:
             self._shrink_to(int(allowed * _ROOMY))
 
     def _shorten(self, ratio: float | None) -> bool:
         """After "prompt is too long": shorter by what the API said, or by half. False when nothing gave way."""
-        now = history.size(self._conversation.messages)
+        now = size(self._conversation.messages)
         return self._shrink_to(int(now * (ratio or _ROOMY) * _FULL))
 
     def _shrink_to(self, limit: int) -> bool:
-        before = history.size(self._conversation.messages)
-        self._conversation.messages = history.shrink(self._conversation.messages, limit)
-        if history.size(self._conversation.messages) >= before:
+        before = size(self._conversation.messages)
+        self._conversation.messages = shrink(self._conversation.messages, limit)
+        if size(self._conversation.messages) >= before:
             return False
         self._emit(Notice("The conversation got long: old tool results and turns were shortened for the model."))
         return True
@@ -175,7 +185,7 @@ class Turn:
             if found:
                 self._note(self._box.leave_out(error.tool, f"the API refuses it ({error.reason})"))
             return found
-        without = history.without_images if error.part == "image" else history.without_thinking
+        without = without_images if error.part == "image" else without_thinking
         self._conversation.messages, count = without(self._conversation.messages)
         if count:
             what = "image(s)" if error.part == "image" else "thoughts of the model"
@@ -183,19 +193,19 @@ class Turn:
         return count > 0
 
     async def _list_tools(self) -> Toolbox:
-        box = toolbox(self._agent.tools, await self._agent.tools.tools())
+        box = toolbox(self._setup.tools, await self._setup.tools.tools(), self._setup.trusted)
         for note in box.left_out:
             self._note(note)
         return box
 
     def _note(self, text: str) -> None:
         """A notice that is shown once in the agent's life."""
-        if text not in self._agent.noted:
-            self._agent.noted.add(text)
+        if text not in self._setup.noted:
+            self._setup.noted.add(text)
             self._emit(Notice(text))
 
     def _known_ids(self) -> set[str]:
-        return {call["id"] for message in self._conversation.messages for call in history.tool_uses(message)}
+        return {call["id"] for message in self._conversation.messages for call in tool_uses(message)}
 
     def _keep_what_was_said(self, reason: str) -> None:
         """After an interruption: the calls answered, the text so far kept with a note."""
@@ -205,7 +215,7 @@ class Turn:
             self._conversation.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
 
     def _end_text(self, reply: Reply, *, final: bool) -> None:
-        text = history.spoken({"role": "assistant", "content": reply.content})
+        text = spoken({"role": "assistant", "content": reply.content})
         if text or final:
             self._emit(TextEnded(text, final))
         self._heard = ""

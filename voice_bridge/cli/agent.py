@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.cli.alone import settings_alone
+from voice_bridge.cli.options import ConfigOption
+from voice_bridge.cli.shown import safe_json, write
 from voice_bridge.config import Settings
 from voice_bridge.errors import UsageError, VoiceBridgeError
 from voice_bridge.ports.servers import process as platforms
@@ -46,15 +48,16 @@ def agent(
     """Answer one question with the tools of every enabled server.
 
     Prints the answer, the number of rounds and the tool calls. Needs a key in ANTHROPIC_API_KEY, or a local server
-    in ANTHROPIC_BASE_URL. Exit status 2 when something is set up wrongly, 1 when there is no answer.
+    in ANTHROPIC_BASE_URL. Exit status 2 when something is set up wrongly, 1 when there is no answer or a tool was
+    refused.
     """
     from voice_bridge.agent.startup import Options, open_store, until_terminated
 
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
     outcome = _Outcome(as_json)
     try:
-        asked, settings = _read_question(question), settings_for([], config)
-        with open_store() as store:
+        asked, settings = _read_question(question), settings_alone([], config)
+        with open_store(needed=latest or resume is not None) as store:
             status = platforms.run(until_terminated(_answer(asked, settings, options, store, outcome)))
     except VoiceBridgeError as error:
         outcome.result["error"] = str(error)
@@ -73,16 +76,14 @@ class _Outcome:
 
     def print(self) -> None:
         if self.as_json:
-            from voice_bridge.agent.screen import put, tolerant
-
-            put(tolerant(sys.stdout), json.dumps(self.result, ensure_ascii=False, default=str))
+            write(safe_json(json.dumps(self.result, ensure_ascii=False, default=str)))
 
 
 async def _answer(question: str, settings: Settings, options: Options, store: Store, outcome: _Outcome) -> int:
     from voice_bridge.agent.events import Finished
     from voice_bridge.agent.interrupts import Interrupted, interruptible
     from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen, put, summary
-    from voice_bridge.agent.startup import running_agent, say
+    from voice_bridge.agent.startup import running_agent, say, status_of
 
     async with running_agent(settings, options, store) as running:
         at_terminal = sys.stdout.isatty() and not outcome.as_json
@@ -101,17 +102,32 @@ async def _answer(question: str, settings: Settings, options: Options, store: St
         finally:
             screen.end()
             outcome.result = running.answer.to_dict() | {"conversation": running.conversation.id}
+        status, problem = status_of(answer)
         if not outcome.as_json:
             put(sys.stdout, f"\n{summary(answer)}")
-        elif not answer.answer:
-            outcome.result["error"] = answer.incomplete
+        elif problem:
+            outcome.result["error"] = problem
         say(f"Tokens: {answer.usage}")
-        return 0 if answer.answer else 1
+        if problem not in ("", answer.incomplete):
+            say(problem)
+        return status
 
 
 def _read_question(question: str | None) -> str:
-    if question is not None and question != "-":
-        return question
-    if sys.stdin.isatty():
-        raise UsageError('ask something: voice-bridge agent "How many people work in Engineering?"')
+    if question is None or question == "-":
+        if sys.stdin.isatty():
+            raise UsageError('ask something: voice-bridge agent "How many people work in Engineering?"')
+        question = piped()
+    return not_empty(question)
+
+
+def piped() -> str:
+    """What is piped to standard input; bytes that are no UTF-8 become U+FFFD."""
     return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def not_empty(question: str) -> str:
+    """The question. Raises `UsageError` when there is nothing in it."""
+    if not question.strip():
+        raise UsageError("the question is empty; write it behind the command, or pipe it in")
+    return question

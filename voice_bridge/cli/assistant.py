@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ class Assistant:
     """
 
     def __init__(
-        self, say: Callable[[str], None], *, model: str | None = None, environ: Mapping[str, str] = os.environ
+        self, say: Callable[[str], None], *, model: str | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self._say = say
         self._agent = Agent(model=model, allow_all=True, system=SYSTEM_PROMPT + SPOKEN, environ=environ)

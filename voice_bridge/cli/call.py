@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, NoReturn
 
+import msgspec
 import typer
+from msgspec import Raw
 
-from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.agent.results import clean
+from voice_bridge.cli.alone import settings_alone
+from voice_bridge.cli.options import ConfigOption
+from voice_bridge.cli.shown import safe_json, write
 from voice_bridge.config import Settings
 from voice_bridge.core.lifecycle import State
 from voice_bridge.errors import CallError, UsageError
 from voice_bridge.observe import log
 from voice_bridge.ports.servers import process
+from voice_bridge.protocol import jsonrpc
 from voice_bridge.runtime.runtime import Runtime
+from voice_bridge.text import one_line, printable
+
+_LIKE = 'write them like \'{"expression": "1+1"}\''
 
 
 def call(
@@ -28,32 +38,56 @@ def call(
     config: ConfigOption = None,
 ) -> None:
     """Call one tool and print its result. Status 1 when the result is an error."""
-    result = process.run(_called(settings_for(server or [], config), tool, _parsed(arguments)))
-    print(json.dumps(result, ensure_ascii=False, indent=2) if as_json else "\n".join(_readable(result)))
-    if result.get("isError"):
+    given = checked(arguments)
+    result = process.run(_called(settings_alone(server or [], config), tool, given))
+    write(safe_json(_pretty(result)) if as_json else printable("\n".join(_readable(result))))
+    if jsonrpc.load(jsonrpc.members(result).get("isError", b"null")):
         raise typer.Exit(1)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def checked(text: str) -> Raw:
+    """The arguments as they were written, so that numbers keep every digit; half an emoji becomes U+FFFD.
+
+    Raises UsageError for what is no JSON object (RFC 8259), and for a name that stands twice in one object: servers
+    differ in which of the two they take.
+    """
+    text = clean(text)
     try:
-        arguments = json.loads(text)
+        # Numbers stay text here: Python would refuse the long ones and round the others.
+        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_int=str, parse_float=str)
+    except RecursionError:
+        raise UsageError("the arguments are nested too deeply") from None
     except ValueError as error:
-        raise UsageError(f'the arguments are not JSON: {error}; write them like \'{{"expression": "1+1"}}\'') from None
-    if not isinstance(arguments, dict):
-        raise UsageError('the arguments must be a JSON object, like \'{"expression": "1+1"}\'')
-    return arguments
+        raise UsageError(f"the arguments are not JSON: {error}; {_LIKE}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"the arguments must be a JSON object; {_LIKE}")
+    return Raw(jsonrpc.one_line(text.encode()))
 
 
-async def _called(settings: Settings, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _once(members: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in members:
+        if name in found:
+            raise UsageError(f"the arguments give {name!r} twice in one object; leave one of them out")
+        found[name] = value
+    return found
+
+
+def _no_number(word: str) -> NoReturn:
+    raise UsageError(f"the arguments hold {word}, which JSON does not know; give a number, or a text in quotes")
+
+
+async def _called(settings: Settings, tool: str, arguments: Raw) -> Raw:
     async with Runtime(settings, readers=[log.Reader()]) as runtime:
         await runtime.settled()
         with runtime.local_client() as client:
             if not client.owner(tool):
-                raise UsageError(_no_such_tool(tool, [each["name"] for each in await client.tools()], runtime))
+                raise UsageError(_no_such_tool(tool, [str(each["name"]) for each in await client.tools()], runtime))
             try:
-                return await client.call(tool, arguments)
+                return await client.call_raw(tool, arguments)
             except CallError as error:
-                return {"content": [{"type": "text", "text": str(error)}], "isError": True}
+                failed = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+                return Raw(json.dumps(failed).encode())
 
 
 def _no_such_tool(tool: str, known: list[str], runtime: Runtime) -> str:
@@ -63,17 +97,39 @@ def _no_such_tool(tool: str, known: list[str], runtime: Runtime) -> str:
         if status.state is not State.READY
     ]
     listed = ", ".join(known) or "no tools at all"
-    return "; ".join([f"there is no tool {tool!r}; the servers offer: {listed}", *down])
+    return printable("; ".join([f"there is no tool {tool!r}; the servers offer: {listed}", *down]), keep="")
 
 
-def _readable(result: dict[str, Any]) -> list[str]:
-    """The text of a result; other blocks as a line that says what they are."""
-    shown = []
-    for block in result.get("content") or []:
-        if block.get("type") == "text":
-            shown.append(str(block.get("text", "")))
-        else:
-            shown.append(f"[{block.get('type', 'unknown')} {block.get('mimeType', '')}]".replace(" ]", "]"))
-    if not shown and "structuredContent" in result:
-        shown.append(json.dumps(result["structuredContent"], ensure_ascii=False, indent=2))
-    return shown
+def _readable(result: Raw) -> Iterator[str]:
+    """The text of a result; other blocks as a line that says what they are. Whatever it holds, it is shown."""
+    members = jsonrpc.members(result)
+    content = members.get("content", Raw(b"null"))
+    blocks = jsonrpc.elements(content)
+    yield from map(_block, blocks)
+    if not blocks:
+        rest = [members.get("structuredContent"), content] if members else [result]
+        yield from (_pretty(raw) for raw in rest if raw is not None and bytes(raw) not in (b"null", b"[]"))
+
+
+def _block(raw: Raw) -> str:
+    block = jsonrpc.members(raw)
+    kind = jsonrpc.load(block.get("type", b"null"))
+    if kind == "text" and "text" in block:
+        written = bytes(block["text"]).decode()
+        text = jsonrpc.load(block["text"]) if written.startswith('"') else None
+        if isinstance(text, str):
+            return text
+        return "" if written == "null" else written
+    if not block:
+        return f"[a block that is no object: {one_line(bytes(raw).decode(), 200)}]"
+    mime = jsonrpc.load(block.get("mimeType", b"null"))
+    words = [kind if isinstance(kind, str) else "unknown", mime if isinstance(mime, str) else ""]
+    return f"[{' '.join(filter(None, words))}]"
+
+
+def _pretty(raw: Raw) -> str:
+    """The JSON with its lines indented and every value as written."""
+    try:
+        return msgspec.json.format(bytes(raw), indent=2).decode()
+    except (msgspec.MsgspecError, RecursionError):
+        return bytes(raw).decode()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from voice_bridge.cli.agent import Deny, Latest, MaxIterations, MaxTokens, Model, Resume, Yes
-from voice_bridge.cli.options import ConfigOption, settings_for
+from voice_bridge.cli.agent import Deny, Latest, MaxIterations, MaxTokens, Model, Resume, Yes, not_empty, piped
+from voice_bridge.cli.alone import settings_alone
+from voice_bridge.cli.options import ConfigOption
 from voice_bridge.config import Settings
 from voice_bridge.ports.servers import process as platforms
 
@@ -36,28 +37,27 @@ def chat(
     from voice_bridge.agent.startup import Options, open_store, until_terminated
 
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
-    with open_store() as store:
+    with open_store(needed=list_ or latest or resume is not None) as store:
         if list_:
             put(tolerant(sys.stdout), listing(store.summaries()))
             return
-        status = platforms.run(until_terminated(_chat(settings_for([], config), options, store)))
+        message = None if sys.stdin.isatty() else not_empty(piped())
+        status = platforms.run(until_terminated(_chat(message, settings_alone([], config), options, store)))
     raise typer.Exit(status)
 
 
-async def _chat(settings: Settings, options: Options, store: Store) -> int:
+async def _chat(message: str | None, settings: Settings, options: Options, store: Store) -> int:
     from voice_bridge.agent.interrupts import Interrupted, interruptible
     from voice_bridge.agent.screen import PlainScreen, Screen, TerminalScreen
-    from voice_bridge.agent.startup import running_agent, say
+    from voice_bridge.agent.startup import history_file, running_agent, say, status_of
 
     async with running_agent(settings, options, store) as agent:
         screen: Screen = TerminalScreen() if sys.stdout.isatty() else PlainScreen(sys.stdout, sys.stderr)
-        if sys.stdin.isatty():
+        if message is None:
             from voice_bridge.agent.chat import Chat
-            from voice_bridge.paths import data_dir
 
-            await Chat(agent, store, screen, data_dir() / "chat_history").run()
+            await Chat(agent, store, screen, history_file()).run()
             return 0
-        message = sys.stdin.buffer.read().decode("utf-8", "replace")
         try:
             answer = await interruptible(agent.ask(message, screen.show))
         except Interrupted:
@@ -65,4 +65,7 @@ async def _chat(settings: Settings, options: Options, store: Store) -> int:
             return 130
         finally:
             screen.end()
-        return 0 if answer.answer else 1
+        status, problem = status_of(answer)
+        if problem not in ("", answer.incomplete):
+            say(problem)
+        return status

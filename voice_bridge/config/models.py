@@ -1,4 +1,4 @@
-"""What may stand in `mcp_settings.json`, and how it is understood (DESIGN §4)."""
+"""What may stand in `mcp_settings.json`, and how it is understood."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _transport(word: object) -> object:
 
 
 class ServerSettings(_Model):
-    """One MCP server. `start_timeout` and `call_timeout` are seconds."""
+    """One MCP server; times are seconds. `trust`: what it says of its own tools (`readOnlyHint`) is believed."""
 
     name: str
     transport: Annotated[Transport, BeforeValidator(_transport)] = "stdio"
@@ -55,6 +55,7 @@ class ServerSettings(_Model):
     start_timeout: Seconds = 120
     call_timeout: Seconds | None = None
     isolate: StrictBool = False
+    trust: StrictBool = False
     tools: ToolRules = ToolRules()
 
     @model_validator(mode="before")
@@ -98,7 +99,7 @@ class ServerSettings(_Model):
 
     def same_process(self, other: ServerSettings) -> bool:
         """Whether a running process or session of the other settings may go on under these."""
-        shown_only = {"tools", "call_timeout", "start_timeout"}
+        shown_only = {"tools", "call_timeout", "start_timeout", "trust"}
         return self.model_dump(exclude=shown_only) == other.model_dump(exclude=shown_only)
 
 

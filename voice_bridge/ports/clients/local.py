@@ -62,14 +62,18 @@ class LocalClient:
         tools: list[dict[str, Any]] = listed["tools"]
         return tools
 
-    async def call(self, name: str, arguments: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+    async def call(self, name: str, arguments: dict[str, Any] | Raw, *, timeout: float | None = None) -> dict[str, Any]:
         """Calls a tool; a `CallToolResult` object. `timeout` is seconds; cancelling the task cancels the call.
 
         Raises CallError when the router or the server answers with an error, TimeoutError when the time is over.
         """
-        async with asyncio.timeout(timeout):
-            result = await self.request("tools/call", {"name": name, "arguments": arguments})
+        result = _loaded(await self.call_raw(name, arguments, timeout=timeout))
         return result if isinstance(result, dict) else {"content": [], "structuredContent": result}
+
+    async def call_raw(self, name: str, arguments: dict[str, Any] | Raw, *, timeout: float | None = None) -> Raw:
+        """The same, with the result as its author wrote it. Raw arguments reach the server as they are."""
+        async with asyncio.timeout(timeout):
+            return await self._answer("tools/call", {"name": name, "arguments": arguments})
 
     def owner(self, name: str) -> str:
         """The server that owns a tool; empty when there is none of that name."""
@@ -80,6 +84,9 @@ class LocalClient:
 
         Raises CallError for an error response.
         """
+        return _loaded(await self._answer(method, params))
+
+    async def _answer(self, method: str, params: dict[str, Any]) -> Raw:
         self._next_id += 1
         id_ = self._next_id
         future = self._waiting[id_] = asyncio.get_running_loop().create_future()
@@ -96,7 +103,7 @@ class LocalClient:
             error = jsonrpc.load(message.error) if message.error is not UNSET else None
             error = error if isinstance(error, dict) else {}
             raise CallError(int(error.get("code", jsonrpc.INTERNAL_ERROR)), str(error.get("message", "unknown error")))
-        return json.loads(bytes(message.result))  # keeps integers of any size
+        return cast(Raw, message.result)
 
     def _deliver(self, data: bytes) -> None:
         message = jsonrpc.parse(data)
@@ -105,3 +112,12 @@ class LocalClient:
         future = self._waiting.get(int(bytes(cast(Raw, message.id))))
         if future is not None and not future.done():
             future.set_result(message)
+
+
+def _loaded(raw: Raw) -> Any:
+    """The result as Python objects; integers keep their size. Raises CallError for what Python cannot hold."""
+    try:
+        return json.loads(bytes(raw))
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise CallError(jsonrpc.INTERNAL_ERROR, f"the answer cannot be read: {why}") from None
