@@ -1,4 +1,4 @@
-"""What the owner writes down is understood (B16, B17, B18, B21), and a wrong entry stops only itself."""
+"""What the owner writes down is understood, and a wrong entry stops only itself."""
 
 from __future__ import annotations
 
@@ -86,15 +86,15 @@ def test_every_spelling_of_a_transport_means_the_same(load: Load, key: str, word
         ({"comment": "nothing here"}, "it has neither a command nor a url"),
         ({"url": "http://x", "type": "stdio"}, 'type "stdio" needs a command'),
         ({"command": "x", "type": "sse"}, 'type "sse" needs a url'),
-        ({"command": "x", "disabled": "true"}, "disabled: Input should be a valid boolean (it is 'true')"),
+        ({"command": "x", "disabled": "true"}, "disabled: Input should be true or false (it is 'true')"),
         ({"command": "x", "enabled": "no"}, "enabled must be true or false, not 'no'"),
         (
             {"command": "x", "type": "stdio", "transport": "sse"},
-            "type, transport and transportType disagree: stdio, sse",
+            "type, transport and transportType disagree: 'stdio', 'sse'",
         ),
-        ({"command": 7}, "command: Input should be a valid string"),
+        ({"command": 7}, "command: Input should be text in quotes (it is 7)"),
         ({"command": "x", "startTimeout": 0}, "startTimeout: Input should be greater than 0"),
-        ("python server.py", "expected an object in braces, found str"),
+        ("python server.py", "expected an object in braces, found text"),
         ({"command": "x", "args": "one two"}, "args"),
     ],
 )
@@ -229,12 +229,18 @@ class TestEndpoints:
         assert [endpoint.name for endpoint in settings.enabled_endpoints] == ["a"]
         assert settings.problems["endpoints.b"].endswith("endpoints b: it has the same address as 'a'")
 
-    def test_a_wrong_address_in_the_environment_is_a_usage_error(
-        self, load: Load, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("url", ["https://h/?token=hush-hush", "wss://[::1/?token=hush-hush", "wss://h\udc80/"])
+    def test_a_wrong_address_in_the_environment_is_a_problem_of_that_endpoint_alone(
+        self, load: Load, monkeypatch: pytest.MonkeyPatch, url: str
     ) -> None:
-        monkeypatch.setenv("MCP_ENDPOINT", "http://h/?token=hush-hush")
-        with pytest.raises(UsageError, match="endpoint 'default': the address begins with http://"):
-            load({})
+        monkeypatch.setenv("MCP_ENDPOINT", "wss://h/?token=good-one-77")
+        old = load({"mcpServers": {"a": PY}})
+        monkeypatch.setenv("MCP_ENDPOINT", url)
+        new = load({"mcpServers": {"a": PY}})
+        assert new.problems["endpoints.default"].startswith("MCP_ENDPOINT: endpoint 'default': the address ")
+        assert "hush" not in new.problems["endpoints.default"]
+        assert list(new.servers) == ["a"]
+        assert config.keep_working(new, old).endpoints == old.endpoints
 
     def test_secrets_never_pass_through_to_children_or_texts(self, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("LIVING", "wss://h/mcp/?token=tok-of-the-living-room")

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from voice_bridge.config import source
+from voice_bridge.config.expand import shorter, shown
 from voice_bridge.text import one_line
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 §5.1
@@ -50,11 +51,9 @@ def check_headers(headers: Mapping[str, str]) -> None:
     """Raises ValueError, without the value, for a header that cannot be sent as it stands (RFC 9110 §5)."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(
-                f"headers: {one_line(repr(name), 80)} cannot be a header's name; it has no spaces or colons"
-            )
+            raise ValueError(f"headers: {shown(name)} cannot be a header's name, which has no spaces or colons")
         if not (value.isascii() and value.isprintable()):
-            raise ValueError(f"headers: {name} must be one line of plain ASCII characters")
+            raise ValueError(f"headers: {shorter(name)} must be one line of plain ASCII characters")
 
 
 def check_path(field: str, path: Path) -> None:

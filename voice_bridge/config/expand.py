@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from voice_bridge.text import printable
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _ODD = re.compile("[\0\ud800-\udfff]")
 _LONGEST_SHOWN = 60
@@ -59,8 +61,8 @@ def expand(value: Any, environ: Mapping[str, str], field: str) -> Any:
 
 
 def shorter(key: str) -> str:
-    """A name as it may stand in a sentence, cut when it is very long."""
-    return key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…"
+    """A name as it may stand in a sentence: on one line, and cut when it is very long."""
+    return printable(key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…", keep="")
 
 
 def _key(key: str, field: str) -> str:

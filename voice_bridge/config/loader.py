@@ -17,7 +17,6 @@ from voice_bridge.config.expand import shorter
 from voice_bridge.config.models import ServerSettings, Settings
 from voice_bridge.config.secrecy import ENDPOINT_VARIABLE
 from voice_bridge.errors import UsageError
-from voice_bridge.text import one_line
 
 __all__ = ["environment", "find", "is_script", "keep_working", "load", "load_script", "load_scripts", "select"]
 
@@ -110,12 +109,11 @@ def load_scripts(scripts: Sequence[str], taken: Iterable[str] = ()) -> Settings:
 def _script(script: str) -> Path:
     path = os.path.expanduser(script)
     if not os.path.isfile(path):
-        shown = one_line(shorter(script))
-        raise UsageError(f"{shown}: there is no such file, and no server of that name in the settings")
+        raise UsageError(f"{shorter(script)}: there is no such file, and no server of that name in the settings")
     try:
         return Path(path).resolve()
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{one_line(shorter(script))}: cannot be found: {error}") from None
+        raise UsageError(f"{shorter(script)}: cannot be found: {error}") from None
 
 
 def _script_server(name: str, path: Path) -> ServerSettings:

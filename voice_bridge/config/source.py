@@ -159,7 +159,7 @@ def _duplicate(path: Path, text: str, key: str) -> ConfigError:
     places = list(re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text))
     offset = places[1].start() if len(places) > 1 else 0
     where = f"{path}:{_place(text, offset)}"
-    return ConfigError(f'{where}: the key "{printable(shorter(key))}" stands twice in one object; keep one of them')
+    return ConfigError(f'{where}: the key "{shorter(key)}" stands twice in one object; keep one of them')
 
 
 def _place(text: str, offset: int) -> str:
