@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from voice_bridge import config
+from voice_bridge.cli.options import settings_for
 from voice_bridge.config import Settings
 from voice_bridge.errors import ConfigError, UsageError
 from voice_bridge.secrets import mask
@@ -265,6 +266,26 @@ class TestCommandLine:
         server = config.load_script("my_server.py").servers["my_server"]
         assert (server.command, server.args) == (sys.executable, (str(tmp_path / "my_server.py"),))
 
+    def test_scripts_of_one_name_all_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for folder in ("a", "b", "c"):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "server.py").write_text("")
+        servers = config.load_scripts(["a/server.py", "b/server.py", "./a/server.py", "c/server.py"]).servers
+        assert {name: Path(server.args[0]).parent.name for name, server in servers.items()} == {
+            "server": "a",
+            "server-2": "b",
+            "server-3": "c",
+        }
+        assert all(server.name == name for name, server in servers.items())
+        assert list(config.load_scripts(["a/server.py"], taken=["server"]).servers) == ["server-2"]
+
+    def test_a_script_runs_beside_the_server_of_its_name(self, load: Load, tmp_path: Path) -> None:
+        load({"mcpServers": {"clock": PY}})
+        (tmp_path / "clock.py").write_text("")
+        settings = settings_for(["clock", "clock.py"], tmp_path / "mcp_settings.json")
+        assert list(settings.servers) == ["clock", "clock-2"]
+
     def test_a_script_that_is_not_there(self) -> None:
         with pytest.raises(UsageError, match=r"nowhere\.py: there is no such file"):
             config.load_script("nowhere.py")
@@ -300,3 +321,78 @@ def test_a_wrong_entry_on_reload_leaves_its_old_version_in_use(load: Load) -> No
     assert kept.servers["a"] == old.servers["a"]
     assert "b" not in kept.servers
     assert kept.endpoints["e"] == old.endpoints["e"]
+
+
+def test_an_entry_that_is_wrong_on_reload_keeps_the_place_the_file_gives_it(load: Load) -> None:
+    """The first server in the file owns a tool's name that several have."""
+    a, b = "wss://h/?token=123456a", "wss://h/?token=123456b"
+    old = load({"mcpServers": {"a": PY, "b": PY, "c": PY}, "endpoints": {"a": a, "b": b}})
+    new = load({"mcpServers": {"c": PY, "a": 5, "new": PY, "b": []}, "endpoints": {"b": "x", "a": a}})
+    kept = config.keep_working(new, old)
+    assert list(kept.servers) == ["c", "a", "new", "b"]
+    assert list(kept.endpoints) == ["b", "a"]
+    assert list(config.keep_working(config.select(new, ["new", "c"]), config.select(old, ["c"])).servers) == [
+        "new",
+        "c",
+    ]
+
+
+@pytest.mark.parametrize("url", ["http://[::1/mcp", "http://h:99999/", "http://h:x/", f"http://{'h' * 300}/mcp"])
+def test_an_address_that_cannot_be_taken_apart_stops_only_its_server(load: Load, url: str) -> None:
+    settings = load({"mcpServers": {"odd": {"url": url}, "good": PY}})
+    assert list(settings.servers) == ["good"]
+    assert "mcpServers odd: url: it is not like 'https://HOST/mcp'" in settings.problems["mcpServers.odd"]
+
+
+@pytest.mark.parametrize("word", [[], {}, 5, True, ["stdio"]])
+def test_a_type_that_is_no_word_is_named(load: Load, word: Any) -> None:
+    settings = load({"mcpServers": {"odd": {**PY, "type": word, "transport": "stdio"}, "good": PY}})
+    assert list(settings.servers) == ["good"]
+    assert "is not a transport; use one of: stdio" in settings.problems["mcpServers.odd"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("X Y", "a"), ("X", "a\nb"), ("X", "ä-s3cret"), ("", "a")])
+def test_a_header_that_cannot_be_sent_stops_only_its_endpoint(load: Load, name: str, value: str) -> None:
+    settings = load({"endpoints": {"e": {"url": "wss://h/", "headers": {name: value}}, "f": "wss://h/"}})
+    assert list(settings.endpoints) == ["f"]
+    assert "endpoints e: headers: " in settings.problems["endpoints.e"]
+    assert "s3cret" not in settings.problems["endpoints.e"]
+
+
+def test_trust_is_off_unless_given_and_changing_it_restarts_nothing(load: Load) -> None:
+    settings = load({"mcpServers": {"a": PY, "b": {**PY, "trust": True}, "c": {**PY, "trust": "yes"}}})
+    assert (settings.servers["a"].trust, settings.servers["b"].trust) == (False, True)
+    assert "trust: Input should be true or false (it is 'yes')" in settings.problems["mcpServers.c"]
+    assert settings.servers["a"].same_process(settings.servers["a"].model_copy(update={"trust": True}))
+
+
+def test_what_comes_with_the_package_is_trusted() -> None:
+    servers = config.load(config.shipped_settings()).servers
+    bundled = [server for server in servers.values() if "servers." in " ".join(server.args)]
+    assert len(bundled) == 5
+    assert all(server.trust for server in bundled)
+    assert not servers["memory"].trust
+
+
+def test_the_log_can_be_json_and_more_or_less_of_it(load: Load) -> None:
+    log = load({"bridge": {"log": {"format": "json", "level": "debug"}}}).bridge.log
+    assert (log.format, log.level) == ("json", "debug")
+    assert (load({}).bridge.log.format, load({}).bridge.log.level) == ("text", "info")
+    settings = load({"bridge": {"log": {"levl": "debug"}, "minBackof": 1}})
+    assert ['did you mean "minBackoff"?' in settings.warnings[0], 'did you mean "level"?' in settings.warnings[1]] == [
+        True,
+        True,
+    ]
+    assert "log.level: " in load({"bridge": {"log": {"level": "loud"}}}).problems["bridge"]
+    assert "log: Input should be an object in braces" in load({"bridge": {"log": 5}}).problems["bridge"]
+
+
+def test_thousands_of_unknown_keys_are_counted_instead_of_shown(load: Load) -> None:
+    warnings = load({f"x{number}": 1 for number in range(20_000)}).warnings
+    assert len(warnings) == 21
+    assert "19,980 more unknown keys are ignored" in warnings[-1]
+
+
+def test_keys_that_only_other_programs_read_are_not_judged(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOPE", raising=False)
+    assert not load({"mcpServers": {"a": {**PY, "description": "needs ${NOPE}"}}}).problems

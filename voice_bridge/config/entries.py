@@ -147,7 +147,9 @@ class Reader:
             hint = sentences.near(key, known)
             self.warnings.append(f'{self.at(key)}: {what}: unknown key "{shorter(key)}" is ignored{hint}')
         if len(unknown) > _MOST_WARNINGS:
-            self.warnings.append(f"{what}: {len(unknown) - _MOST_WARNINGS:,} more unknown keys are ignored")
+            self.warnings.append(
+                f"{self.at()}: {what}: {len(unknown) - _MOST_WARNINGS:,} more unknown keys are ignored"
+            )
 
     def at(self, *path: str) -> str:
         """Where something stands, for the beginning of a sentence."""
