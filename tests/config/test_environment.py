@@ -180,7 +180,10 @@ class TestPaths:
 
 
 class TestWhatAChildInherits:
-    DOT_ENV = "NOTES_TOKEN=notes-secret-1\nWEB_TOKEN=web-secret-22\nWEB_COPY=web-secret-22\nLOOSE_KEY=loose-1\nMODE=production\n"
+    DOT_ENV = (
+        "NOTES_TOKEN=notes-secret-1\nWEB_TOKEN=web-secret-22\nWEB_COPY=web-secret-22\n"
+        "LOOSE_KEY=loose-1\nMODE=production\n"
+    )
 
     def environ(self, load: Load, tmp_path: Path, entries: dict[str, Any], name: str = "notes") -> dict[str, str]:
         (tmp_path / ".env").write_text(self.DOT_ENV)
