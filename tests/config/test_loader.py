@@ -1,4 +1,4 @@
-"""What the owner writes down is understood (B16, B17, B18, B21), and a wrong entry stops only itself."""
+"""What the owner writes down is understood, and a wrong entry stops only itself."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from voice_bridge import config
+from voice_bridge.cli.options import settings_for
 from voice_bridge.config import Settings
 from voice_bridge.errors import ConfigError, UsageError
 from voice_bridge.secrets import mask
@@ -86,15 +87,15 @@ def test_every_spelling_of_a_transport_means_the_same(load: Load, key: str, word
         ({"comment": "nothing here"}, "it has neither a command nor a url"),
         ({"url": "http://x", "type": "stdio"}, 'type "stdio" needs a command'),
         ({"command": "x", "type": "sse"}, 'type "sse" needs a url'),
-        ({"command": "x", "disabled": "true"}, "disabled: Input should be a valid boolean (it is 'true')"),
+        ({"command": "x", "disabled": "true"}, "disabled: Input should be true or false (it is 'true')"),
         ({"command": "x", "enabled": "no"}, "enabled must be true or false, not 'no'"),
         (
             {"command": "x", "type": "stdio", "transport": "sse"},
-            "type, transport and transportType disagree: stdio, sse",
+            "type, transport and transportType disagree: 'stdio', 'sse'",
         ),
-        ({"command": 7}, "command: Input should be a valid string"),
+        ({"command": 7}, "command: Input should be text in quotes (it is 7)"),
         ({"command": "x", "startTimeout": 0}, "startTimeout: Input should be greater than 0"),
-        ("python server.py", "expected an object in braces, found str"),
+        ("python server.py", "expected an object in braces, found text"),
         ({"command": "x", "args": "one two"}, "args"),
     ],
 )
@@ -229,12 +230,18 @@ class TestEndpoints:
         assert [endpoint.name for endpoint in settings.enabled_endpoints] == ["a"]
         assert settings.problems["endpoints.b"].endswith("endpoints b: it has the same address as 'a'")
 
-    def test_a_wrong_address_in_the_environment_is_a_usage_error(
-        self, load: Load, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("url", ["https://h/?token=hush-hush", "wss://[::1/?token=hush-hush", "wss://h\udc80/"])
+    def test_a_wrong_address_in_the_environment_is_a_problem_of_that_endpoint_alone(
+        self, load: Load, monkeypatch: pytest.MonkeyPatch, url: str
     ) -> None:
-        monkeypatch.setenv("MCP_ENDPOINT", "http://h/?token=hush-hush")
-        with pytest.raises(UsageError, match="endpoint 'default': the address begins with http://"):
-            load({})
+        monkeypatch.setenv("MCP_ENDPOINT", "wss://h/?token=good-one-77")
+        old = load({"mcpServers": {"a": PY}})
+        monkeypatch.setenv("MCP_ENDPOINT", url)
+        new = load({"mcpServers": {"a": PY}})
+        assert new.problems["endpoints.default"].startswith("MCP_ENDPOINT: endpoint 'default': the address ")
+        assert "hush" not in new.problems["endpoints.default"]
+        assert list(new.servers) == ["a"]
+        assert config.keep_working(new, old).endpoints == old.endpoints
 
     def test_secrets_never_pass_through_to_children_or_texts(self, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("LIVING", "wss://h/mcp/?token=tok-of-the-living-room")
@@ -258,6 +265,26 @@ class TestCommandLine:
         (tmp_path / "my_server.py").write_text("")
         server = config.load_script("my_server.py").servers["my_server"]
         assert (server.command, server.args) == (sys.executable, (str(tmp_path / "my_server.py"),))
+
+    def test_scripts_of_one_name_all_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for folder in ("a", "b", "c"):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "server.py").write_text("")
+        servers = config.load_scripts(["a/server.py", "b/server.py", "./a/server.py", "c/server.py"]).servers
+        assert {name: Path(server.args[0]).parent.name for name, server in servers.items()} == {
+            "server": "a",
+            "server-2": "b",
+            "server-3": "c",
+        }
+        assert all(server.name == name for name, server in servers.items())
+        assert list(config.load_scripts(["a/server.py"], taken=["server"]).servers) == ["server-2"]
+
+    def test_a_script_runs_beside_the_server_of_its_name(self, load: Load, tmp_path: Path) -> None:
+        load({"mcpServers": {"clock": PY}})
+        (tmp_path / "clock.py").write_text("")
+        settings = settings_for(["clock", "clock.py"], tmp_path / "mcp_settings.json")
+        assert list(settings.servers) == ["clock", "clock-2"]
 
     def test_a_script_that_is_not_there(self) -> None:
         with pytest.raises(UsageError, match=r"nowhere\.py: there is no such file"):
@@ -294,3 +321,78 @@ def test_a_wrong_entry_on_reload_leaves_its_old_version_in_use(load: Load) -> No
     assert kept.servers["a"] == old.servers["a"]
     assert "b" not in kept.servers
     assert kept.endpoints["e"] == old.endpoints["e"]
+
+
+def test_an_entry_that_is_wrong_on_reload_keeps_the_place_the_file_gives_it(load: Load) -> None:
+    """The first server in the file owns a tool's name that several have."""
+    a, b = "wss://h/?token=123456a", "wss://h/?token=123456b"
+    old = load({"mcpServers": {"a": PY, "b": PY, "c": PY}, "endpoints": {"a": a, "b": b}})
+    new = load({"mcpServers": {"c": PY, "a": 5, "new": PY, "b": []}, "endpoints": {"b": "x", "a": a}})
+    kept = config.keep_working(new, old)
+    assert list(kept.servers) == ["c", "a", "new", "b"]
+    assert list(kept.endpoints) == ["b", "a"]
+    assert list(config.keep_working(config.select(new, ["new", "c"]), config.select(old, ["c"])).servers) == [
+        "new",
+        "c",
+    ]
+
+
+@pytest.mark.parametrize("url", ["http://[::1/mcp", "http://h:99999/", "http://h:x/", f"http://{'h' * 300}/mcp"])
+def test_an_address_that_cannot_be_taken_apart_stops_only_its_server(load: Load, url: str) -> None:
+    settings = load({"mcpServers": {"odd": {"url": url}, "good": PY}})
+    assert list(settings.servers) == ["good"]
+    assert "mcpServers odd: url: it is not like 'https://HOST/mcp'" in settings.problems["mcpServers.odd"]
+
+
+@pytest.mark.parametrize("word", [[], {}, 5, True, ["stdio"]])
+def test_a_type_that_is_no_word_is_named(load: Load, word: Any) -> None:
+    settings = load({"mcpServers": {"odd": {**PY, "type": word, "transport": "stdio"}, "good": PY}})
+    assert list(settings.servers) == ["good"]
+    assert "is not a transport; use one of: stdio" in settings.problems["mcpServers.odd"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("X Y", "a"), ("X", "a\nb"), ("X", "ä-s3cret"), ("", "a")])
+def test_a_header_that_cannot_be_sent_stops_only_its_endpoint(load: Load, name: str, value: str) -> None:
+    settings = load({"endpoints": {"e": {"url": "wss://h/", "headers": {name: value}}, "f": "wss://h/"}})
+    assert list(settings.endpoints) == ["f"]
+    assert "endpoints e: headers: " in settings.problems["endpoints.e"]
+    assert "s3cret" not in settings.problems["endpoints.e"]
+
+
+def test_trust_is_off_unless_given_and_changing_it_restarts_nothing(load: Load) -> None:
+    settings = load({"mcpServers": {"a": PY, "b": {**PY, "trust": True}, "c": {**PY, "trust": "yes"}}})
+    assert (settings.servers["a"].trust, settings.servers["b"].trust) == (False, True)
+    assert "trust: Input should be true or false (it is 'yes')" in settings.problems["mcpServers.c"]
+    assert settings.servers["a"].same_process(settings.servers["a"].model_copy(update={"trust": True}))
+
+
+def test_what_comes_with_the_package_is_trusted() -> None:
+    servers = config.load(config.shipped_settings()).servers
+    bundled = [server for server in servers.values() if "servers." in " ".join(server.args)]
+    assert len(bundled) == 5
+    assert all(server.trust for server in bundled)
+    assert not servers["memory"].trust
+
+
+def test_the_log_can_be_json_and_more_or_less_of_it(load: Load) -> None:
+    log = load({"bridge": {"log": {"format": "json", "level": "debug"}}}).bridge.log
+    assert (log.format, log.level) == ("json", "debug")
+    assert (load({}).bridge.log.format, load({}).bridge.log.level) == ("text", "info")
+    settings = load({"bridge": {"log": {"levl": "debug"}, "minBackof": 1}})
+    assert ['did you mean "minBackoff"?' in settings.warnings[0], 'did you mean "level"?' in settings.warnings[1]] == [
+        True,
+        True,
+    ]
+    assert "log.level: " in load({"bridge": {"log": {"level": "loud"}}}).problems["bridge"]
+    assert "log: Input should be an object in braces" in load({"bridge": {"log": 5}}).problems["bridge"]
+
+
+def test_thousands_of_unknown_keys_are_counted_instead_of_shown(load: Load) -> None:
+    warnings = load({f"x{number}": 1 for number in range(20_000)}).warnings
+    assert len(warnings) == 21
+    assert "19,980 more unknown keys are ignored" in warnings[-1]
+
+
+def test_keys_that_only_other_programs_read_are_not_judged(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOPE", raising=False)
+    assert not load({"mcpServers": {"a": {**PY, "description": "needs ${NOPE}"}}}).problems

@@ -1,4 +1,4 @@
-"""The settings file as people write and save it (B20): any encoding, comments, and mistakes that can be found."""
+"""The settings file as people write and save it: any encoding, comments, and mistakes that can be found."""
 
 from __future__ import annotations
 

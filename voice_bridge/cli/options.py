@@ -34,12 +34,11 @@ def settings_for(words: Sequence[str], chosen: Path | None) -> Settings:
     if not scripts:
         settings = _from_file(chosen)
         return config.select(settings, names) if names else settings
-    alone = [config.load_script(script) for script in scripts]
-    servers = {name: server for settings in alone for name, server in settings.servers.items()}
+    alone = config.load_scripts(scripts, taken=names)
     if not names:
-        return replace(alone[0], servers=servers)
+        return alone
     settings = config.select(_from_file(chosen), names)
-    return replace(settings, servers={**settings.servers, **servers})
+    return replace(settings, servers={**settings.servers, **alone.servers})
 
 
 def _from_file(chosen: Path | None) -> Settings:

@@ -27,7 +27,8 @@ def run(
     """Connect the cloud at $MCP_ENDPOINT (or the settings' endpoints) with the MCP servers, until stopped."""
     words = servers or []
     settings = settings_for(words, config)
-    source = settings.source
+    source, chosen = settings.source, settings.bridge.log
+    log.configure(format=chosen.format, level=chosen.level)
     process.run(_bridge(settings, None if source is None else lambda: settings_for(words, source)))
 
 

@@ -1,9 +1,19 @@
 """The settings: from a file, the environment and the command line to what shall run."""
 
-from voice_bridge.config.loader import find, is_script, keep_working, load, load_script, select, shipped_settings
+from voice_bridge.config.loader import (
+    find,
+    is_script,
+    keep_working,
+    load,
+    load_script,
+    load_scripts,
+    select,
+    shipped_settings,
+)
 from voice_bridge.config.models import (
     BridgeSettings,
     EndpointSettings,
+    LogSettings,
     ServerSettings,
     Settings,
     ToolRules,
@@ -12,6 +22,7 @@ from voice_bridge.config.models import (
 __all__ = [
     "BridgeSettings",
     "EndpointSettings",
+    "LogSettings",
     "ServerSettings",
     "Settings",
     "ToolRules",
@@ -20,6 +31,7 @@ __all__ = [
     "keep_working",
     "load",
     "load_script",
+    "load_scripts",
     "select",
     "shipped_settings",
 ]

@@ -74,7 +74,7 @@ class Processes:
             raise ServerError("is not wanted any more")
         limit = settings.bridge.max_message_bytes
         if server.transport == "stdio":
-            return await Child.spawn(server, settings.child_environ, limit, hears)
+            return await Child.spawn(server, settings.environ_for(server), limit, hears)
         remote = await asyncio.to_thread(_remote)
         return remote(server, limit, hears)
 
