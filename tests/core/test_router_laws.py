@@ -1,4 +1,4 @@
-"""The router's five laws (DESIGN §2) over random interleavings of everything that can happen to it.
+"""The router's five laws over random interleavings of everything that can happen to it.
 
 A play is a list of events drawn by Hypothesis and performed by `Theatre`, which knows only what was said and keeps a
 history: each event with the sends it caused. Each law then reads that history with the eyes of a stranger. Events name
