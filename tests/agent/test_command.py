@@ -334,7 +334,7 @@ def test_a_server_without_trust_is_asked_for_whatever_it_says_of_itself(
 
 
 def test_an_odd_byte_in_an_argument_or_a_pipe_becomes_a_replacement_character(api: MessagesAPI, settings: Path) -> None:
-    with_byte = [*COMMAND, "agent", b"caf\xe9", "--config", str(settings)]
+    with_byte: list[str | bytes] = [*COMMAND, "agent", b"caf\xe9", "--config", str(settings)]
     first = subprocess.run(
         with_byte, env={**os.environ, "LC_ALL": "C.UTF-8"}, capture_output=True, timeout=60, cwd=ROOT
     )
