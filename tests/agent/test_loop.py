@@ -637,9 +637,20 @@ async def test_inputs_and_ids_that_no_api_gives_are_put_right(api: MessagesAPI) 
     async with child_tools(*TROUBLE) as tools, Agent(tools, trusted=OURS) as agent:
         answer = await agent.ask("odd")
         await agent.ask("hello")
-    assert [call.output for call in answer.tool_calls] == ["half", "Not run: the input is not a JSON object."] * 2
+    outputs = [call.output for call in answer.tool_calls]
+    assert outputs[::2] == ["half", "half"]
+    assert all(output.startswith("Not run: the input is not a JSON object") for output in outputs[1::2])
     assert answer.answer == "Done \ufffd."
     assert api.refusals == []
+
+
+async def test_a_number_that_json_does_not_know_is_no_argument_and_the_turn_goes_on(api: MessagesAPI) -> None:
+    api.replies = [calls(("echo", {"text": float("inf")})), text("Sorry."), text("Hello.")]
+    async with child_tools(*TROUBLE) as tools, Agent(tools, trusted=OURS, **FAST) as agent:
+        answer = await agent.ask("odd")
+        hello = await agent.ask("hello")
+    assert [(call.output[:7], call.is_error) for call in answer.tool_calls] == [("Not run", True)]
+    assert (answer.answer, hello.answer) == ("Sorry.", "Hello.")
 
 
 async def test_half_an_emoji_in_a_question_or_an_argument_becomes_a_replacement_character(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -122,6 +123,24 @@ def test_a_file_whose_tables_are_gone_is_set_aside(path: Path) -> None:
     with Store(path) as store:
         assert "its tables are gone" in store.notice
         assert store.summaries() == []
+
+
+def test_of_two_chats_at_once_only_the_first_sets_the_file_aside(path: Path) -> None:
+    path.write_bytes(bytes(4096))
+    stores: list[Store] = []
+
+    def start() -> None:
+        barrier.wait(20)
+        stores.append(Store(path))
+
+    barrier = threading.Barrier(4)
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(40)
+    assert [store.path.stat().st_size > 0 for store in stores if store.path] == [True] * 4
+    assert [file.read_bytes() for file in path.parent.glob("conversations.db.damaged-????-??-??*")] == [bytes(4096)]
 
 
 def test_a_file_in_use_by_another_chat_is_not_damaged(path: Path) -> None:

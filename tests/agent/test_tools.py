@@ -116,6 +116,13 @@ def test_read_only_is_only_what_a_trusted_server_says_so() -> None:
     assert "description" not in box.definitions[0]
 
 
+def test_a_definition_with_a_number_that_json_does_not_know_is_left_out_and_noted() -> None:
+    odd = {"type": "object", "properties": {"a": {"maximum": float("inf")}}}
+    box = toolbox(NoTools(), [{"name": "odd", "inputSchema": odd}, {"name": "plain"}])
+    assert list(box.tools) == ["plain"]
+    assert "'odd'" in box.left_out[0]
+
+
 def encoded(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 

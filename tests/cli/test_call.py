@@ -57,6 +57,11 @@ def test_arguments_over_several_lines_are_one_message(settings: Path) -> None:
     assert json.loads(ended.stdout)["params"]["arguments"] == {"a": 1, "b": "x"}
 
 
+def test_brackets_in_a_text_are_no_depth(settings: Path) -> None:
+    ended = call(settings, "line", json.dumps({"a": '\\"' + "[" * 5_000}))
+    assert json.loads(ended.stdout)["params"]["arguments"] == {"a": '\\"' + "[" * 5_000}
+
+
 def test_half_an_emoji_becomes_a_replacement_character(settings: Path) -> None:
     ended = call(settings, "line", b'{"a": "caf\xe9", "b": "\\ud83d"}')
     assert json.loads(ended.stdout)["params"]["arguments"] == {"a": "caf\ufffd", "b": "\ufffd"}
@@ -72,6 +77,7 @@ def test_half_an_emoji_becomes_a_replacement_character(settings: Path) -> None:
         ("[" * 5_000 + "]" * 5_000, "nested too deeply"),
         ('{"a":' * 5_000 + "1" + "}" * 5_000, "nested too deeply"),
         ("[" * 5_000, "nested too deeply"),
+        ('{"a":' + "[" * 970 + "]" * 970 + "}", "nested too deeply"),
         ("", "the arguments are not JSON"),
         ("null", "must be a JSON object"),
         ('{"a": 01}', "the arguments are not JSON"),

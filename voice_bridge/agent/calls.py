@@ -74,7 +74,7 @@ class Calls:
             names = ", ".join(self._box.tools) or "none"
             return f"There is no tool named {call.record.tool!r}. The tools are: {names}."
         if call.block["id"] in self._faulty:
-            return "Not run: the input is not a JSON object."
+            return "Not run: the input is not a JSON object, or holds a number that JSON does not know."
         return None
 
     async def _refusal(self, call: _Call) -> str | None:

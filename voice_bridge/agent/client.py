@@ -125,7 +125,7 @@ def _whole(message: anthropic.types.Message) -> Reply:
     usage = message.usage
     detail = getattr(message.stop_details, "explanation", None) or getattr(message.stop_details, "category", None)
     return Reply(
-        content=[block.to_dict(mode="json", warnings=False) for block in message.content],
+        content=[_as_sent(block) for block in message.content],
         stop_reason=message.stop_reason or "end_turn",
         detail=str(detail or ""),
         usage=Usage(
@@ -135,6 +135,13 @@ def _whole(message: anthropic.types.Message) -> Reply:
             usage.cache_read_input_tokens or 0,
         ),
     )
+
+
+def _as_sent(block: anthropic.types.ContentBlock) -> Block:
+    sent: Block = block.to_dict(mode="json", warnings=False)
+    if block.type == "tool_use":
+        sent["input"] = block.input  # as JSON, Infinity would have become null, and nobody would know
+    return sent
 
 
 def _connect(environ: Mapping[str, str]) -> anthropic.AsyncAnthropic:

@@ -72,8 +72,8 @@ class Store:
         self.path = path
         self.notice = ""
         with self._explained():
-            if path is not None and path.exists() and (damage := _damage(path)):
-                self.notice = _set_aside(path, damage)
+            if path is not None and path.exists():
+                self.notice = _without_damage(path)
             self._open()
 
     def _open(self) -> None:
@@ -253,15 +253,29 @@ class Store:
             ) from error
 
 
+def _without_damage(path: Path) -> str:
+    """Sets a damaged file aside; the sentence that says so, empty for a sound file."""
+    if not _damage(path):
+        return ""
+    # Two chats may start at once: whoever comes second finds the file that the first has begun, and leaves it.
+    with closing(sqlite3.connect(f"{path}.lock", isolation_level=None, timeout=20)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        damage = _damage(path)
+        return _set_aside(path, damage) if damage else ""
+
+
 def _damage(path: Path) -> str:
     """What SQLite says is wrong with the file; empty for a sound one, and for one that is only out of reach."""
     try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as database:
+        # In the mode that makes no file where there is none any more.
+        address = f"{path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None, timeout=5)) as database:
             (said,) = database.execute("PRAGMA quick_check(1)").fetchone()
             (version,) = database.execute("PRAGMA user_version").fetchone()
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError as error:
-        return str(error) if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) else ""
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # Python's own errors have none
+        return str(error) if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) else ""
     if said != "ok":
         return str(said)
     return "its tables are gone" if version == _SCHEMA_VERSION and not tables >= _TABLES else ""

@@ -114,7 +114,10 @@ def toolbox(source: ToolSource, listed: list[dict[str, Any]], trusted: Collectio
         if description := (entry.get("description") or entry.get("title")):
             definition["description"] = str(description)
         read_only = server in trusted and _says_read_only(entry.get("annotations"))
-        box.tools[shown] = Tool(name, server, read_only, _sendable(definition), renamed)
+        try:
+            box.tools[shown] = Tool(name, server, read_only, _sendable(definition), renamed)
+        except ValueError:
+            box._note(name, server, "its input schema holds a number that JSON does not know")
     return box
 
 
@@ -123,6 +126,9 @@ def _says_read_only(annotations: object) -> bool:
 
 
 def _sendable(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition without lone surrogates, which no request can carry (RFC 8259 §8.2)."""
-    sendable: dict[str, Any] = json.loads(clean(json.dumps(definition, ensure_ascii=False)))
+    """The definition without lone surrogates, which no request can carry (RFC 8259 §8.2).
+
+    Raises ValueError for NaN and Infinity, which no JSON holds (RFC 8259 §6).
+    """
+    sendable: dict[str, Any] = json.loads(clean(json.dumps(definition, ensure_ascii=False, allow_nan=False)))
     return sendable

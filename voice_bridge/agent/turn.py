@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from voice_bridge.agent.calls import Calls
 from voice_bridge.agent.errors import Refused, TooLong
@@ -246,11 +246,22 @@ def _make_sendable(reply: Reply, known: set[str]) -> None:
             if not _CALL_ID.fullmatch(str(block.get("id") or "")) or block["id"] in known:
                 block["id"] = f"call_{len(known) + 1}_{time.time_ns():x}"
             known.add(block["id"])
-            if not isinstance(block.get("input"), dict):
-                block["input"] = {}
+            usable = _usable(block.get("input"))
+            if usable is None:
                 reply.faulty.add(block["id"])
-            block["input"] = json.loads(clean(json.dumps(block["input"], ensure_ascii=False)))
+            block["input"] = usable or {}
     reply.content = blocks
+
+
+def _usable(given: object) -> dict[str, Any] | None:
+    """The input as a request can carry it; None for no object, and for NaN or Infinity, which no JSON holds."""
+    if not isinstance(given, dict):
+        return None
+    try:
+        usable: dict[str, Any] = json.loads(clean(json.dumps(given, ensure_ascii=False, allow_nan=False)))
+    except (ValueError, RecursionError):
+        return None
+    return usable
 
 
 def _why_incomplete(reply: Reply, text: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Annotated, NoReturn
 
 import msgspec
@@ -23,6 +25,7 @@ from voice_bridge.protocol import jsonrpc
 from voice_bridge.runtime.runtime import Runtime
 from voice_bridge.text import one_line, printable
 
+_DEEPEST = 500  # about half of what the JSON readers of Python take; those of servers may take less
 _LIKE = 'write them like \'{"expression": "1+1"}\''
 
 
@@ -52,16 +55,22 @@ def checked(text: str) -> Raw:
     differ in which of the two they take.
     """
     text = clean(text)
+    if _depth(text) > _DEEPEST:
+        raise UsageError(f"the arguments are nested too deeply; {_DEEPEST} objects or lists in each other is the most")
     try:
         # Numbers stay text here: Python would refuse the long ones and round the others.
         found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_int=str, parse_float=str)
-    except RecursionError:
-        raise UsageError("the arguments are nested too deeply") from None
     except ValueError as error:
         raise UsageError(f"the arguments are not JSON: {error}; {_LIKE}") from None
     if not isinstance(found, dict):
         raise UsageError(f"the arguments must be a JSON object; {_LIKE}")
     return Raw(jsonrpc.one_line(text.encode()))
+
+
+def _depth(text: str) -> int:
+    """How many objects and lists are open at once, at most."""
+    brackets = re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}]', "", text)
+    return max(accumulate(1 if char in "[{" else -1 for char in brackets), default=0)
 
 
 def _once(members: list[tuple[str, object]]) -> dict[str, object]:
