@@ -18,9 +18,6 @@ _JSON5_PLACE = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _LARGEST_FILE = 16 * 2**20
 _MOST_LEVELS = 50
 _MOST_DIGITS = 300  # what still fits a float
-_LONG_NUMBER = re.compile(r"\d{4301,}")  # what Python refuses to read as one number (sys.get_int_max_str_digits)
-_DEEPEST = 60
-_LONGEST_JSON5 = 300_000  # characters; the reader of comments needs 15 µs for each
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -65,13 +62,13 @@ def decode(path: Path, data: bytes) -> str:
     """
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return _decode(path, data[len(bom) :], encoding)
+            return _decoded(path, data[len(bom) :], encoding)
     if data[1:2] == b"\0":
-        return _decode(path, data, "utf-16-le")
-    return _decode(path, data, "utf-16-be" if data[:1] == b"\0" else "utf-8")
+        return _decoded(path, data, "utf-16-le")
+    return _decoded(path, data, "utf-16-be" if data[:1] == b"\0" else "utf-8")
 
 
-def _decode(path: Path, data: bytes, encoding: str) -> str:
+def _decoded(path: Path, data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -125,17 +122,6 @@ def _nested(path: Path) -> ConfigError:
     return ConfigError(f"{path}: lists and objects are nested too deeply; no setting needs {_MOST_LEVELS} levels")
 
 
-def _depth(value: Any) -> int:
-    """How many lists and objects stand in each other, counted without recursion."""
-    depth, level = 0, [value]
-    while level := [item for item in level if isinstance(item, dict | list)]:
-        depth += 1
-        if depth > _DEEPEST:
-            break
-        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
-    return depth
-
-
 class _DuplicateKey(Exception):
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -151,39 +137,22 @@ def _without_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _parse_plain(path: Path, text: str) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=_without_duplicates)
-    except json.JSONDecodeError as error:
-        if len(text) <= _LONGEST_JSON5:
-            return _parse_json5(path, text)
-        note = f"comments are understood in files of up to {_LONGEST_JSON5:,} characters"
-        what = error.msg[0].lower() + error.msg[1:]
-        raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not JSON: {what} ({note})") from None
-    except ValueError as error:
-        raise _no_number(path, text, error) from None
-
-
 def _parse_json5(path: Path, text: str) -> Any:
     import json5  # slow to import, and most files are plain JSON
 
     try:
-        return json5.loads(text, object_pairs_hook=_without_duplicates)
+        return json5.loads(text, object_pairs_hook=_without_duplicates, parse_int=_integer)
+    except _DuplicateKey as duplicate:
+        raise _duplicate(path, text, duplicate.key) from None
+    except RecursionError:
+        raise _nested(path) from None
     except ValueError as error:
         place = _JSON5_PLACE.search(str(error))
         if place is None:
-            raise _no_number(path, text, error) from None
+            raise ConfigError(f"{path}:1:1: not JSON: {error}") from None
         line, what, column = place.groups()
         what = what.replace("\n", "\\n")
         raise ConfigError(f"{path}:{line}:{column}: not JSON: {what[0].lower() + what[1:]}") from None
-
-
-def _no_number(path: Path, text: str, error: ValueError) -> ConfigError:
-    found = _LONG_NUMBER.search(text)
-    if found is None:
-        return ConfigError(f"{path}:1:1: not JSON: {error}")
-    digits = len(found[0])
-    return ConfigError(f"{path}:{_place(text, found.start())}: a number of {digits:,} digits is too long")
 
 
 def _duplicate(path: Path, text: str, key: str) -> ConfigError:
