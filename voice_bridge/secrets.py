@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 _SHORTEST_SECRET = 6
 _TOKEN_IN_URL = re.compile(r"((?:token|key|secret|password|auth)[\w-]{0,40}=)[^\s&\"']+", re.IGNORECASE)
-# What is no ordinary word: "a bearer server" is none, a token has digits, capitals within, or length.
-_BEARER = re.compile(
-    r"(\b(?i:bearer|basic)\s+)(?=[\w.~+/=-]*(?:\d|[a-z][\w.~+/=-]*[A-Z])|[\w.~+/=-]{20})[\w.~+/=-]{6,}"
-)
+_BEARER = re.compile(r"(\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
 _USER_IN_URL = re.compile(r"(\b\w+://)[^\s/@]+@")
+_ESCAPE = re.compile("%[0-9A-F]{2}")
 _secrets: set[str] = set()
 
 # Every third place of a text is looked up by the four characters that stand there. A secret's last six characters cover
@@ -30,10 +28,16 @@ def keep_secret(*values: str) -> None:
     """
     for value in values:
         if len(value) >= _SHORTEST_SECRET and value not in _secrets:
-            for spelled in (value, quote(value, safe="", errors="surrogatepass"), json.dumps(value)[1:-1]):
+            for spelled in _spellings(value):
                 _secrets.add(spelled)
                 for at in range(len(spelled) - _SHORTEST_SECRET, len(spelled) - _FOUR + 1):
                     _by_four.setdefault(spelled[at : at + _FOUR], set()).add(spelled)
+
+
+def _spellings(value: str) -> set[str]:
+    encoded = [encode(value, safe=safe, errors="surrogatepass") for encode in (quote, quote_plus) for safe in ("", "/")]
+    lower = [_ESCAPE.sub(lambda found: found[0].lower(), text) for text in encoded]
+    return {value, json.dumps(value)[1:-1], *encoded, *lower}
 
 
 def mask(text: str) -> str:

@@ -70,7 +70,7 @@ def test_credentials_and_what_comes_from_a_variable_are_masked(
 )
 def test_ordinary_values_stay_readable(load: Load, name: str, value: str) -> None:
     load(remote(name, value))
-    line = f"bearer server ready; the server exited, application/json 1234567 production /home/somebody-7/docs {value}"
+    line = f"server ready; the server exited: bearer, text/plain 1234567 production /home/somebody-7/docs {value}"
     assert mask(line) == line
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,26 @@ def test_a_mistake_is_named_with_file_line_and_column(path: Path, text: str, pla
         config.load(path)
     assert str(caught.value).startswith(f"{path}:{place}")
     assert words in str(caught.value)
+
+
+def test_a_mistake_in_a_very_long_file_is_found_at_once(path: Path) -> None:
+    path.write_text('{\n"x": "' + "y" * 2_000_000 + '",,}')
+    began = time.process_time()
+    with pytest.raises(
+        ConfigError, match=r":2:\d+: not JSON: .*; comments and trailing commas are understood up to 300,000"
+    ):
+        config.load(path)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "-" + "1" * 5000, "0x" + "f" * 5000, "1e999", "NaN", "+Infinity"])
+def test_a_number_beyond_all_in_a_file_with_comments_stops_only_its_entry(path: Path, number: str) -> None:
+    path.write_text(
+        f'{{"mcpServers": {{"a": {{"command": "x", "callTimeout": {number}, /* c */}}, "b": {{"command": "x"}}}}}}'
+    )
+    settings = config.load(path)
+    assert list(settings.servers) == ["b"]
+    assert "callTimeout: " in settings.problems["mcpServers.a"]
 
 
 def test_another_encoding_is_refused_with_the_line(path: Path) -> None:

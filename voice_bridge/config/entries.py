@@ -27,6 +27,7 @@ _FOREIGN_SERVER_KEYS = {
     "alwaysAllow", "autoApprove", "comment", "description", "disabledTools", "envFile", "gallery", "icon", "id",
     "oauth", "timeout", "title", "version",
 }  # fmt: skip
+_JUDGED_LATER = {"args", "tools"}  # for odd characters: the start of the program, and the list of tools, allow for them
 _MOST_WARNINGS = 20
 _FIRST_START = 300.0  # seconds: it downloads
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -168,13 +169,18 @@ class Reader:
                 raise ValueError(f"expected an object in braces, found {kind(raw)}")
             named = {"name": _name(where[1])} if len(where) > 1 else {}
             known = sentences.keys(model) | set(spellings)
-            values = {key: expand.expand(value, self.environ, key) for key, value in raw.items() if key in known}
+            values = {key: self._filled_in(key, value) for key, value in raw.items() if key in known}
             return finish(model.model_validate({**values, **named}), raw)
         except ValidationError as error:
             self._problem(where, sentences.mistakes(error))
         except ValueError as error:
             self._problem(where, str(error))
         return None
+
+    def _filled_in(self, key: str, value: Any) -> Any:
+        if key not in _JUDGED_LATER:
+            expand.refuse_odd(value, key)
+        return expand.expand(value, self.environ, key)
 
     def _problem(self, where: tuple[str, ...], sentence: str) -> None:
         self.problems[".".join(where)] = f"{self.at(*where)}: {' '.join(map(shorter, where))}: {sentence}"

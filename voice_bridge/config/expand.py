@@ -48,13 +48,12 @@ def names_in(value: Any) -> set[str]:
 def expand(value: Any, environ: Mapping[str, str], field: str) -> Any:
     """The value with variables filled in, through lists and objects. A bare `$NAME` and any other `$` stay as written.
 
-    Raises UnsetVariable naming the field and the variable, and ValueError naming the field whose text no program takes.
+    Raises UnsetVariable naming the field and the variable.
     """
     if isinstance(value, str):
-        refuse_odd(value, field)
         return _home(_VARIABLE.sub(lambda found: _lookup(found, environ, field), value), environ)
     if isinstance(value, Mapping):
-        return {_key(key, field): expand(item, environ, f"{field}.{shorter(key)}") for key, item in value.items()}
+        return {key: expand(item, environ, f"{field}.{shorter(key)}") for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [expand(item, environ, f"{field}[{index}]") for index, item in enumerate(value)]
     return value
@@ -65,19 +64,20 @@ def shorter(key: str) -> str:
     return printable(key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…", keep="")
 
 
-def _key(key: str, field: str) -> str:
-    refuse_odd(key, f"a name in {field}")
-    return key
-
-
-def refuse_odd(text: str, field: str) -> None:
-    """Raises ValueError, naming the field, for a text that no program can be handed.
+def refuse_odd(value: Any, field: str) -> None:
+    """Raises ValueError, naming the field, for a text that no program can be handed, through lists and objects.
 
     Arguments and environments cannot hold a NUL, and half of a surrogate pair has no UTF-8 (RFC 3629 §3).
     """
-    odd = _ODD.search(text)
-    if odd is not None:
+    if isinstance(value, str) and (odd := _ODD.search(value)):
         raise ValueError(f"{field} holds the character \\u{ord(odd[0]):04x}, which no text may have; take it out")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            refuse_odd(key, f"a name in {field}")
+            refuse_odd(item, f"{field}.{shorter(key)}")
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            refuse_odd(item, f"{field}[{index}]")
 
 
 def _lookup(found: re.Match[str], environ: Mapping[str, str], field: str) -> str:

@@ -17,6 +17,7 @@ from voice_bridge.text import printable
 _JSON5_PLACE = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _LARGEST_FILE = 16 * 2**20
 _MOST_LEVELS = 50
+_LONGEST_JSON5 = 300_000  # its reader takes 5 µs for each character, while a running bridge waits
 _MOST_DIGITS = 300  # what still fits a float
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -86,7 +87,11 @@ def parse(path: Path, text: str) -> dict[str, Any]:
         raise ConfigError(f'{path}:1:1: the file is empty; write at least {{"mcpServers": {{}}}}')
     try:
         value = json.loads(text, object_pairs_hook=_without_duplicates, parse_int=_integer)
-    except json.JSONDecodeError:
+    except json.JSONDecodeError as error:
+        if len(text) > _LONGEST_JSON5:
+            what = f"{error.msg[0].lower()}{error.msg[1:]}"
+            note = f"comments and trailing commas are understood up to {_LONGEST_JSON5:,} characters"
+            raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not JSON: {what}; {note}") from None
         value = _parse_json5(path, text)
     except _DuplicateKey as duplicate:
         raise _duplicate(path, text, duplicate.key) from None
