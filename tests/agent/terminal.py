@@ -69,7 +69,11 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         """Types the keys."""
-        os.write(self._master, keys.encode())
+        self.press_bytes(keys.encode())
+
+    def press_bytes(self, keys: bytes) -> None:
+        """Types bytes that need be no UTF-8."""
+        os.write(self._master, keys)
 
     def press_until(self, keys: str, pattern: str, seconds: float = 40.0) -> None:
         """Types the keys again and again until the pattern appears. Fails when it does not come in time."""

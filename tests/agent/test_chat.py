@@ -183,3 +183,28 @@ def test_an_error_returns_to_the_prompt_and_sigterm_leaves_in_good_order(
     assert "Traceback" not in terminal.text
     for name in ("conversations.db", "chat_history"):
         assert os.stat(tmp_path / "data" / name).st_mode & 0o077 == 0
+
+
+def test_where_nothing_can_be_kept_the_chat_works_and_says_so(api: MessagesAPI, settings: Path) -> None:
+    with Terminal("chat", "--config", str(settings), VOICE_BRIDGE_DATA=str(settings / "folder")) as terminal:
+        terminal.wait_for("This conversation is not kept.")
+        terminal.say("hello")
+        terminal.wait_for("Done.")
+        terminal.say("/resume")
+        terminal.wait_for("1 question +hello")
+        terminal.say("/quit")
+        assert terminal.status() == 0
+    assert "Traceback" not in terminal.text
+
+
+def test_an_odd_byte_typed_at_the_prompt_does_not_end_the_chat(api: MessagesAPI, settings: Path) -> None:
+    with Terminal("chat", "--config", str(settings), LC_ALL="C.UTF-8") as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.press_bytes(b"caf\xe9 au lait\r")
+        terminal.wait_for("Done.")
+        terminal.say("and now?")
+        terminal.wait_for("Done.")
+        terminal.say("/quit")
+        assert terminal.status() == 0
+    assert question(api.requests[0]) == "caf\ufffd au lait"
+    assert question(api.requests[1]) == "and now?"
