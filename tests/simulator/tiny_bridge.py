@@ -45,8 +45,9 @@ async def main(command: list[str], redial: bool) -> None:
     )
     name = command[-1].rsplit("/", 1)[-1]
     print(f"{name}: ready in 0.01 s, 3 tools", file=sys.stderr, flush=True)
-    fact = {"kind": "ServerState", "server": name, "key": name, "state": "ready", "took": 0.01, "tools": 3}
-    Path(os.environ["VOICE_BRIDGE_FACTS"]).write_text(json.dumps(fact) + "\n", encoding="utf-8")  # noqa: ASYNC240
+    if facts := os.environ.get("VOICE_BRIDGE_FACTS"):
+        fact = {"kind": "ServerState", "server": name, "key": name, "state": "ready", "took": 0.01, "tools": 3}
+        Path(facts).write_text(json.dumps(fact) + "\n", encoding="utf-8")  # noqa: ASYNC240
     try:
         while True:
             try:
