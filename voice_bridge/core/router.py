@@ -20,34 +20,21 @@ from collections.abc import Callable
 
 from msgspec import UNSET, Raw
 
-from voice_bridge.core import budget
+from voice_bridge.core.answers import Answers, limited, noise
 from voice_bridge.core.client import Client, View
+from voice_bridge.core.deadlines import Deadlines
 from voice_bridge.core.dialling import Dialling
 from voice_bridge.core.effects import Effect, Note, ToClient, ToServer
-from voice_bridge.core.facts import Fault, Noise, Outcome, Remark
+from voice_bridge.core.facts import Fault
 from voice_bridge.core.handlers import handshake, notifications, questions, subscriptions
 from voice_bridge.core.handlers.table import REQUESTS
 from voice_bridge.core.keys import ClientKey, EndpointKey, ServerKey
 from voice_bridge.core.peers import Peers
-from voice_bridge.core.pending import (
-    Asked,
-    Call,
-    Delayed,
-    Held,
-    Own,
-    Patience,
-    Relisten,
-    Reread,
-    Retry,
-    Settling,
-    Timed,
-    minted,
-)  # fmt: skip
+from voice_bridge.core.pending import Asked, Call, Delayed
 from voice_bridge.core.request import Request
-from voice_bridge.core.server import Ask, Server, error_text
+from voice_bridge.core.server import Server
 from voice_bridge.core.supervisor import LIST_GRACE, Supervisor
 from voice_bridge.protocol import capabilities, era, jsonrpc, methods
-from voice_bridge.quota import Quota
 
 _FAULT = "a fault in the bridge cost this message; its log has more"
 
@@ -59,6 +46,8 @@ class Router:
         self.peers = Peers()
         self.dialling = Dialling(self.peers)
         self.supervisor = Supervisor(self.peers, self.dialling, list_grace)
+        self._answers = Answers(self.peers, self.supervisor)
+        self._deadlines = Deadlines(self.peers, self.supervisor, self.dialling)
 
     # Clients
 
@@ -184,7 +173,7 @@ class Router:
         try:
             message = jsonrpc.parse(data)
         except jsonrpc.BadMessage as bad:
-            return self._unreadable(server, data, f"it sent an answer that cannot be used: {bad}", now)
+            return self._answers.unreadable(server, data, f"it sent an answer that cannot be used: {bad}", now)
         return self._guarded(server, lambda: self._from_server(server, message, data, now, related))
 
     def _guarded(self, server: Server, decide: Callable[[], list[Effect]]) -> list[Effect]:
@@ -200,9 +189,9 @@ class Router:
         method, id_ = message.method, message.id
         empty = message.result is UNSET and message.error is UNSET and b'"jsonrpc"' not in data  # somebody's log
         if method is UNSET and id_ is not UNSET and not empty:
-            return self._answered(server, message, now)
+            return self._answers.take(server, message, now)
         if not isinstance(method, str):
-            return _noise(server, data, now)
+            return noise(server, data, now)
         params: bytes | Raw = b"" if message.params is UNSET else message.params
         if id_ is not UNSET and bytes(id_) != jsonrpc.NULL:
             return questions.asked_by_server(self.peers, server, bytes(id_), method, params, now, related)
@@ -211,80 +200,11 @@ class Router:
     def server_oversized(self, key: ServerKey, ends: bytes, size: int, limit: int, now: float) -> list[Effect]:
         """A server wrote a message over the limit; `ends` are its first and last bytes."""
         text = f"its answer of {size:,} bytes is over the limit of {limit:,} (bridge.maxMessageBytes)"
-        return self._unreadable(self.peers.servers[key], ends, text, now)
+        return self._answers.unreadable(self.peers.servers[key], ends, text, now)
 
     def undelivered(self, key: ServerKey, data: bytes, now: float) -> list[Effect]:
         """A message could not be handed to a server that does not read its input: its call is answered."""
-        message = jsonrpc.parse(data)
-        id_ = minted(message.id)
-        call = self.peers.pending.get(id_)
-        if message.method is UNSET or id_ is None or not isinstance(call, Call) or call.server != key:
-            return []
-        self.peers.pending.close(id_)
-        text = f"server {self.peers.servers[key].name} does not read its input"
-        return self.peers.fail(id_, call, jsonrpc.SERVER_DOWN, text, "error", now)
-
-    def _answered(self, server: Server, message: jsonrpc.Envelope, now: float) -> list[Effect]:
-        id_ = minted(message.id)
-        item = self.peers.pending.get(id_)
-        if id_ is None or not isinstance(item, Call | Own) or item.server != server.key:
-            return _limited(server.log_quota, server.name, "dropped an answer that nobody waits for", now)
-        self.peers.pending.close(id_)
-        result = None if message.result is UNSET else message.result
-        error = None if message.error is UNSET else message.error
-        if error is not None and result is not None:  # not legal, but seen: a null beside the real one
-            result, error = (result, None) if bytes(error) == jsonrpc.NULL else (None, error)
-        if isinstance(item, Own):
-            return self._own_answered(server, item.ask, result, error, now)
-        done = self._delivered(id_, item, server, result, now) if result is not None else None
-        if done is None:
-            done = self._failed(id_, item, server, error, now)
-        return [*done, *self.supervisor.tell_more(server, now)] if server.to_be_told else done
-
-    def _delivered(self, id_: int, call: Call, server: Server, result: bytes | Raw, now: float) -> list[Effect]:
-        client, given = call.client, result
-        if client.modern:
-            result = era.completed(result, call.method)
-        elif server.modern and era.needs_input(result):
-            text = f"server {server.name} {era.NEEDS_INPUT}"
-            return self.peers.fail(id_, call, jsonrpc.INVALID_REQUEST, text, "error", now)
-        limit = client.view.max_result_bytes
-        if limit is not None and call.method == "tools/call":
-            result = budget.fit(bytes(result), limit - len(call.id) - budget.FRAME)
-        outcome: Outcome = "tool_error" if call.tool and budget.is_error(result) else "ok"
-        cut = len(result) < len(given)
-        ended = self.peers.ended(id_, call, outcome, now, len(result), cut=cut)
-        return [*self.peers.result_to(client, call.id, result, now), ended]
-
-    def _failed(self, id_: int, call: Call, server: Server, error: Raw | None, now: float) -> list[Effect]:
-        if error is not None and jsonrpc.is_error(error):
-            return self.peers.error_to(id_, call, error, "error", now, error_text(error))
-        said = "neither a result nor an error" if error is None else f"an odd error: {error_text(error)}"
-        text = f"server {server.name} answered with {said}"
-        return self.peers.fail(id_, call, jsonrpc.INTERNAL_ERROR, text, "error", now)
-
-    def _own_answered(
-        self, server: Server, ask: Ask, result: Raw | None, error: Raw | None, now: float
-    ) -> list[Effect]:
-        if ask.method == subscriptions.LISTEN:
-            if error is not None:
-                return []  # it cannot; nothing to listen to
-            return subscriptions.listening_ended(self.peers, server, now)
-        effects = self.peers.ask_all(server, server.answered(ask, result, error), now)
-        return [*effects, *self.supervisor.listed(server, now)] if ask.kind != "own" else effects
-
-    def _unreadable(self, server: Server, data: bytes, why: str, now: float) -> list[Effect]:
-        id_ = jsonrpc.salvage_id(data)
-        item = self.peers.pending.get(id_)
-        if id_ is None or not isinstance(item, Call | Own) or item.server != server.key:
-            return _noise(server, data, now)
-        self.peers.pending.close(id_)
-        told: list[Effect] = [Note(Remark(server.name, why, "warning"))]
-        if isinstance(item, Call):
-            text = f"server {server.name}: {why}"
-            return [*told, *self.peers.fail(id_, item, jsonrpc.SERVER_DOWN, text, "error", now)]
-        failure = Raw(jsonrpc.dump({"code": jsonrpc.INTERNAL_ERROR, "message": why}))
-        return [*told, *self._own_answered(server, item.ask, None, failure, now)]
+        return self._answers.undelivered(key, data, now)
 
     # Time
 
@@ -294,69 +214,9 @@ class Router:
 
     def expire(self, now: float) -> list[Effect]:
         """Does what is due: late calls are answered, held lists released, lists read again, tries made."""
-        return [effect for id_, item in self.peers.pending.due(now) for effect in self._due(id_, item, now)]
-
-    def _due(self, id_: int, item: Timed, now: float) -> list[Effect]:
-        if isinstance(item, Call):
-            return self._timed_out(id_, item, now)
-        self.peers.pending.close(id_)
-        match item:
-            case Held():
-                return self.peers.listing(item.client, item.id, item.kind, now)
-            case Delayed():
-                name = self.peers.servers[item.server].name
-                return self.peers.refuse(item.request, jsonrpc.TIMED_OUT, f"server {name} took too long to begin anew")
-            case Asked():
-                late = jsonrpc.error(item.id, jsonrpc.TIMED_OUT, "the client did not answer")
-                return [ToServer(item.server, late), questions.called_off(id_, item, "timed out")]
-            case Patience():
-                return self.supervisor.patience(item, now)
-            case Settling():
-                return self.dialling.settled(item.endpoint)
-            case Retry():
-                if isinstance(item.who, EndpointKey):
-                    return self.dialling.retry(item.who, now)
-                return self.supervisor.retry(item.who, now)
-            case _:
-                return self._due_at_server(item, self.peers.servers[item.server], now)
-
-    def _due_at_server(self, item: Own | Reread | Relisten, server: Server, now: float) -> list[Effect]:
-        if isinstance(item, Reread):
-            return self.peers.ask_all(server, server.reread(item.kind), now)
-        if isinstance(item, Relisten):
-            effects = subscriptions.listen_anew(self.peers, server, now) if server.ready else []
-            for kind in ("tools", "prompts", "resources", "templates"):  # what was missed meanwhile
-                notifications.reread_soon(self.peers, server, kind, now)
-            return effects
-        if not server.unanswered(item.ask.kind):
-            return []
-        delay = server.list_backoff.after_failure()
-        notifications.reread_soon(self.peers, server, item.ask.kind, now + delay)
-        known = f"its list of {item.ask.kind} stays as it was"
-        text = f"did not answer {item.ask.method}; {known}, next try in {delay:.0f} s"
-        return [Note(Remark(server.name, text, "warning"))]
-
-    def _timed_out(self, id_: int, call: Call, now: float) -> list[Effect]:
-        server, what = self.peers.servers[call.server], call.tool or call.method
-        told = Note(Remark(server.name, f"gave up on {what} after {call.timeout:g} s", "warning"))
-        text = f"server {server.name} did not answer {what} within {call.timeout:g} s"
-        cancelled = self.peers.cancel(id_, call, "timed out")
-        failed = self.peers.fail(id_, call, jsonrpc.TIMED_OUT, text, "timed_out", now)
-        return [told, *failed, *cancelled]
+        return self._deadlines.expire(now)
 
 
 def _refused(client: Client, code: int, text: str, now: float) -> list[Effect]:
-    told = _limited(client.log_quota, client.view.name, f"refused a message: {text}", now)
+    told = limited(client.log_quota, client.view.name, f"refused a message: {text}", now)
     return [*told, ToClient(client.key, jsonrpc.error(jsonrpc.NULL, code, text))]
-
-
-def _noise(server: Server, data: bytes, now: float) -> list[Effect]:
-    """Tells what a server wrote to its output that is no message."""
-    text = data[:2000].decode("utf-8", "replace").strip()
-    return _limited(server.log_quota, server.name, f"not a message: {text}", now) if text else []
-
-
-def _limited(quota: Quota, subject: str, text: str, now: float) -> list[Effect]:
-    """A line about somebody who makes us write it; floods are counted, not told."""
-    admitted, held = quota.admit(now)
-    return [Note(Noise(subject, text, held))] if admitted else []
