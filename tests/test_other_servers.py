@@ -116,17 +116,21 @@ EVERY_TOOL: dict[str, tuple[Json, Callable[[Json], object]]] = {
     "get-roots-list": ({}, says("no roots")),
     "trigger-elicitation-request": ({}, says("elicitation/create: this cloud has no such method")),
     "trigger-sampling-request": ({"prompt": "hi"}, says("sampling/createMessage: this cloud has no such method")),
-    "simulate-research-query": ({"topic": "x"}, says("requires task augmentation")),
 }
 """Arguments for every tool of server-everything, and what must come back."""
-REFUSED = {"trigger-elicitation-request", "trigger-sampling-request", "simulate-research-query"}
+REFUSED = {"trigger-elicitation-request", "trigger-sampling-request"}
+ASKING = {"get-roots-list", *REFUSED}
+"""Tools that it offers only to clients who can be asked."""
+ONLY_AS_TASK = "simulate-research-query"
 
 
 async def test_server_everything_has_no_tool_that_is_not_called_here(voice: Voice) -> None:
     session, bridge, _ = voice
     ready = await bridge.says(r"^everything: ready in .* s, (\d+) tools")
-    assert int(ready[1]) == len(EVERY_TOOL)
+    assert int(ready[1]) == len(EVERY_TOOL.keys() - ASKING) + 1, "nobody who can be asked had come yet"
     assert set(EVERY_TOOL) <= {tool.name for tool in session.tools}
+    assert ONLY_AS_TASK not in {tool.name for tool in session.tools}
+    await bridge.says(rf"^everything: left out the tool .*{ONLY_AS_TASK}")
 
 
 @pytest.mark.parametrize("tool", EVERY_TOOL)
@@ -333,7 +337,7 @@ async def test_server_everything_is_used_over_its_remote_transports_and_outlived
 ) -> None:
     """When it comes back it answers the old session with 400, where the specification has 404."""
     async with running(tmp_path, {"far": everything_remote.entry}) as (hub, client):
-        assert {tool["name"] for tool in await client.tools()} == set(EVERY_TOOL)
+        assert {tool["name"] for tool in await client.tools()} == EVERY_TOOL.keys() - ASKING
         assert is_image(await client.call("get-tiny-image", {}))
         await everything_remote.kill()
         await everything_remote.start()

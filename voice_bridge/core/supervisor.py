@@ -153,6 +153,7 @@ class Supervisor:
         if not server.to_be_told or not server.ready or self._busy(server):
             return []
         server.renewing = True
+        server.hold_lists_until = now + self._list_grace
         self._drop_own(server)
         return self._advance(server, Event.RENEWED, now, "begins anew, to be told what a new client can do")
 
