@@ -98,14 +98,49 @@ def test_imports_of_the_package_are_written_out_in_full() -> None:
     assert relative == []
 
 
+def test_no_module_leads_back_to_itself() -> None:
+    """Not even for the type checker, or inside a function: who reads one of a circle must read them all."""
+    edges: dict[str, set[str]] = {}
+    for found in OURS:
+        edges.setdefault(found.importer, set()).add(found.name)
+    assert circle(edges) == []
+
+
+IO = {
+    "aiohappyeyeballs", "anyio", "asyncio", "httpx", "httpx2", "logging", "mcp", "multiprocessing", "psutil", "select",
+    "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "urllib.request",
+    "uvloop", "watchfiles", "websockets",
+}  # fmt: skip
+
+
 def pure(name: str) -> bool:
     """Whether a folder says of itself that it is pure."""
     init = PACKAGE / name / "__init__.py"
     return init.is_file() and "Pure:" in (ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or "")
 
 
+def below(modules: set[str]) -> set[str]:
+    """These modules of ours, and all that they stand on."""
+    found: set[str] = set()
+    while fresh := modules - found:
+        found |= fresh
+        modules = {name for one in OURS if one.importer in fresh and (name := one.name) in MODULES}
+    return found
+
+
 def test_there_are_pure_floors() -> None:
     assert {"protocol", "core"} <= {name for name in ROOMS if pure(name)}
+
+
+def test_pure_floors_touch_no_io_and_no_log() -> None:
+    """Neither they nor anything of ours that they stand on."""
+    floors = {name for name in MODULES if pure(room(name))}
+    touched = [
+        f"{found.importer}:{found.line} imports {found.name}"
+        for found in EVERY_IMPORT
+        if found.importer in below(floors) and {found.name, found.name.split(".")[0]} & IO
+    ]
+    assert touched == []
 
 
 def test_the_core_runs_where_no_io_can_be_imported() -> None:
