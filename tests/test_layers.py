@@ -108,8 +108,8 @@ def test_no_module_leads_back_to_itself() -> None:
 
 IO = {
     "aiohappyeyeballs", "anyio", "asyncio", "httpx", "httpx2", "logging", "mcp", "multiprocessing", "psutil", "select",
-    "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "urllib.request",
-    "uvloop", "watchfiles", "websockets",
+    "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading",
+    "urllib.request", "uvloop", "watchfiles", "websockets",
 }  # fmt: skip
 
 
