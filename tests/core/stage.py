@@ -65,6 +65,7 @@ class Stage:
         self.order: list[str] = []
         self.facts: list[Fact] = []
         self.acts: list[Effect] = []
+        self.everything: list[Send] = []
 
     def sent(self, effects: Iterable[Effect]) -> list[Send]:
         """The messages among what the router decided; the rest is kept."""
@@ -72,6 +73,7 @@ class Stage:
         for effect in effects:
             if isinstance(effect, ToClient | ToServer):
                 sends.append(effect)
+                self.everything.append(effect)
             elif isinstance(effect, Note):
                 self.facts.append(effect.fact)
             else:
@@ -81,6 +83,11 @@ class Stage:
     def told(self, kind: type[Any]) -> list[Any]:
         """The facts of one kind, oldest first."""
         return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    def asked(self, key: str, *methods: str) -> list[Any]:
+        """The params of all that a server or client was ever sent under these methods."""
+        sent = [read(send.data) for send in self.everything if send.to == key]
+        return [message.get("params") for message in sent if message.get("method") in methods]
 
     def redials(self) -> list[str]:
         """The clients that were to be dialled anew."""

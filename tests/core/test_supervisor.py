@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.core.stage import Json, Send, Stage, answer, frame, id_of, only, seen, tool
@@ -47,7 +49,7 @@ def test_a_long_start_is_no_long_life() -> None:
     ends = [die(stage, start_takes=40, ready_for=1) for _ in range(QUICK_DEATHS_UNTIL_FAILED + 1)]
     assert [end.state for end in ends] == [State.BACKOFF] * QUICK_DEATHS_UNTIL_FAILED + [State.FAILED]
     waits = [end.next_try_in or 0.0 for end in ends]
-    assert all(later > earlier * 1.2 for earlier, later in zip(waits, waits[1:], strict=False)), waits
+    assert all(later > earlier * 1.2 for earlier, later in pairwise(waits)), waits
 
 
 def test_a_long_life_is_followed_by_a_quick_start_however_often() -> None:
