@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 Call = Callable[[], object]
 
@@ -29,6 +29,29 @@ def on_signals(
         for number, call in calls.items():
             stack.enter_context(_calling(number, call))
         yield
+
+
+async def until_signal(work: Awaitable[int], *names: str) -> int:
+    """The work's exit status; 0 when one of the named signals came first, which cancels the work in good order.
+
+    A second signal does not cut the clean-up short. Raises CancelledError when somebody else cancelled as well.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        task.cancel()
+
+    with on_signals(stop, names=names):
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not stopped or task.uncancel():
+                raise
+            return 0
 
 
 def _number(name: str) -> int | None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from enum import StrEnum
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from voice_bridge.errors import UsageError
+from voice_bridge.signals import until_signal
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
 from voice_bridge.simulator.console import Assistant as Answerer
 from voice_bridge.simulator.console import Console
@@ -91,34 +91,9 @@ def run_until_stopped(work: Coroutine[Any, Any, int]) -> int:
     A second Ctrl-C does not cut the clean-up short, which is bounded by the work itself.
     """
     try:
-        return asyncio.run(_stoppable(work))
-    except KeyboardInterrupt:  # where the loop cannot watch signals, on Windows
+        return asyncio.run(until_signal(work, "SIGINT", "SIGTERM", "SIGHUP"))
+    except KeyboardInterrupt:  # before the loop watches for it, or when all is done
         return 0
-
-
-async def _stoppable(work: Coroutine[Any, Any, int]) -> int:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    stopped = False
-
-    def stop() -> None:
-        nonlocal stopped
-        if not stopped:
-            stopped = True
-            task.cancel()
-
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        # One that was ignored from the start stays ignored: that is what nohup asks for.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, stop)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if stopped:
-            return 0
-        raise
 
 
 def _no_port(port: int, error: OSError) -> str:
