@@ -125,7 +125,14 @@ def test_a_text_that_is_a_number_is_said_as_it_was_written(number: str) -> None:
     assert fit(f'{{"content":[{{"type":"text","text":{number}}}]}}'.encode())[0] == number
 
 
+def test_a_text_that_is_an_object_keeps_its_numbers_and_loses_its_escapes() -> None:
+    written = rb'{"content":[{"type":"text","text":{"\u00e9":[1.10,1e400,1180591620717411303424]}}]}'
+    assert fit(written)[0] == '{"é":[1.10,1e400,1180591620717411303424]}'
+
+
 def test_a_member_that_cannot_be_read_does_not_cost_the_text_beside_it() -> None:
+    inside = b'{"content":[{"type":"resource","resource":{"size":1e400,"text":"words"}}]}'
+    assert fit(inside)[0] == "words"
     assert fit(b'{"content":[{"_meta":{"size":1e400},"type":"text","text":"words"}]}')[0] == "words"
 
 

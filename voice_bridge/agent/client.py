@@ -19,10 +19,10 @@ from voice_bridge.agent.errors import ModelError
 from voice_bridge.agent.events import Emit, TextDelta, TextDiscarded, Usage, Waiting
 from voice_bridge.agent.failures import RAISED, BrokenOff, Explainer
 from voice_bridge.agent.history import Block, Message
-from voice_bridge.agent.results import clean
 from voice_bridge.backoff import Backoff
 from voice_bridge.errors import UsageError
 from voice_bridge.secrets import mask
+from voice_bridge.text import encodable
 
 _OFFICIAL = "https://api.anthropic.com"
 _SLOWEST_RETRY = 30.0
@@ -53,7 +53,7 @@ class MessagesClient:
     ) -> None:
         self._client = _connect(environ)
         self._explain = Explainer(self.address)
-        self.model = clean(model or "") or current_sonnet()
+        self.model = encodable(model or "") or current_sonnet()
         self._max_tokens = max_tokens
         self._retries = retries
         self._first_wait = first_wait

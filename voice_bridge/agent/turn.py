@@ -33,9 +33,9 @@ from voice_bridge.agent.history import (
     without_thinking,
 )
 from voice_bridge.agent.interrupts import Interrupted
-from voice_bridge.agent.results import clean
 from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import Toolbox, toolbox
+from voice_bridge.text import encodable
 
 if TYPE_CHECKING:
     from voice_bridge.agent.client import Reply
@@ -241,7 +241,7 @@ def _make_sendable(reply: Reply, known: set[str]) -> None:
     blocks = [block for block in reply.content if block.get("type") != "text" or str(block.get("text") or "").strip()]
     for block in blocks:
         if block.get("type") == "text":
-            block["text"] = clean(block["text"])
+            block["text"] = encodable(block["text"])
         elif block.get("type") == "tool_use":
             if not _CALL_ID.fullmatch(str(block.get("id") or "")) or block["id"] in known:
                 block["id"] = f"call_{len(known) + 1}_{time.time_ns():x}"
@@ -258,7 +258,7 @@ def _usable(given: object) -> dict[str, Any] | None:
     if not isinstance(given, dict):
         return None
     try:
-        usable: dict[str, Any] = json.loads(clean(json.dumps(given, ensure_ascii=False, allow_nan=False)))
+        usable: dict[str, Any] = json.loads(encodable(json.dumps(given, ensure_ascii=False, allow_nan=False)))
     except (ValueError, RecursionError):
         return None
     return usable
