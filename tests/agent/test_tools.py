@@ -165,6 +165,21 @@ def test_every_block_becomes_text_the_api_takes(item: Any, said: str) -> None:
     json.dumps(content, ensure_ascii=False).encode()
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("words", "words"),
+        ({"type": "text", "text": "words"}, "words"),
+        ({"answer": 1}, '{"answer": 1}'),
+        (7, "7"),
+        (False, "false"),
+        (None, "(the tool returned nothing)"),
+    ],
+)
+def test_content_that_is_no_list_is_told_all_the_same(content: Any, said: str) -> None:
+    assert to_content({"content": content}, 1_000)[1] == said
+
+
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -177,8 +192,8 @@ _blocks = _json | st.fixed_dictionaries(
 )
 
 
-@given(st.lists(_blocks, max_size=3), _json)
-def test_any_content_becomes_blocks_the_api_takes_and_never_says_none(content: list[Any], structured: Any) -> None:
+@given(st.lists(_blocks, max_size=3) | _json, _json)
+def test_any_content_becomes_blocks_the_api_takes_and_never_says_none(content: Any, structured: Any) -> None:
     blocks, shown = to_content({"content": content, "structuredContent": structured}, 10_000)
     _check_block(tool_result("x", blocks, is_error=False), "user", "here")
     assert "None" not in shown or "None" in json.dumps([content, structured])

@@ -10,6 +10,7 @@ import base64
 import binascii
 from typing import Any
 
+from voice_bridge.protocol import content
 from voice_bridge.protocol.content import LeftOut, as_json, as_text
 from voice_bridge.text import encodable
 
@@ -39,8 +40,7 @@ def cut(text: str, limit: int) -> str:
 
 def to_content(result: dict[str, Any], budget: int) -> tuple[list[Block], str]:
     """The blocks of a tool result, and the same as text for people. `budget` is in characters."""
-    items = result.get("content")
-    blocks = [_block(item) for item in items] if isinstance(items, list) else []
+    blocks = [_block(item) for item in content.blocks(result.get("content"))]
     blocks = [block for block in blocks if block.get("text", "image").strip()]
     if not blocks and result.get("structuredContent") is not None:
         blocks = [_text(as_json(result["structuredContent"]))]

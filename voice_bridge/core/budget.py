@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from voice_bridge.core.shorten import cut_text, shortened, size
 from voice_bridge.protocol import jsonrpc
-from voice_bridge.protocol.content import JSON_STRING, LeftOut, raw_as_text
+from voice_bridge.protocol.content import JSON_STRING, LeftOut, raw_as_text, raw_blocks
 from voice_bridge.text import spoken
 
 FRAME: Final = len(b'{"jsonrpc":"2.0","id":,"result":}')
@@ -27,7 +27,7 @@ def fit(result: bytes, limit: int) -> bytes:
     if "content" not in members and "structuredContent" not in members:
         return result if len(result) <= limit else _TOO_LARGE
     text = _clean_text(
-        "\n".join(raw_as_text(block, _line) for block in jsonrpc.elements(members.pop("content", b"[]")))
+        "\n".join(raw_as_text(block, _line) for block in raw_blocks(members.pop("content", Raw(jsonrpc.NULL))))
     )
     structured = Raw(_clean_json(bytes(members.pop("structuredContent", jsonrpc.NULL))))
     if bytes(structured) != jsonrpc.NULL:

@@ -28,6 +28,23 @@ class LeftOut(NamedTuple):
     size: int = 0
 
 
+def blocks(content: object) -> list[Any]:
+    """The blocks of a result's `content`; what is no list and yet says something, as one block."""
+    if content is None or isinstance(content, list):
+        return content or []
+    lone = isinstance(content, Mapping) and isinstance(content.get("type"), str)
+    return [content if lone else {"type": "text", "text": content}]
+
+
+def raw_blocks(content: Raw) -> list[Raw]:
+    """The same of a `content` as its author wrote it."""
+    written = bytes(content)
+    if written == jsonrpc.NULL or written.startswith(b"["):
+        return jsonrpc.elements(content)
+    kind = jsonrpc.load(jsonrpc.members(content).get("type", jsonrpc.NULL))
+    return [content if isinstance(kind, str) else Raw(b'{"type":"text","text":' + written + b"}")]
+
+
 def as_text(block: object, line: Callable[[LeftOut], str]) -> str:
     """A content block's text, also that of an embedded resource; for any other block what `line` says of it.
 
