@@ -17,7 +17,7 @@ import typer
 
 from voice_bridge.cli.cloud import run_until_stopped
 from voice_bridge.cli.questions import DATA_VARIABLES, QUESTIONS, ask, find, prepare_documents
-from voice_bridge.errors import ConfigError
+from voice_bridge.errors import ConfigError, VoiceBridgeError
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
 from voice_bridge.simulator.console import Console
 from voice_bridge.simulator.kinds import OFFICIAL
@@ -35,7 +35,7 @@ NEEDED_WITHIN, WANTED_WITHIN = 20.0, 5.0
 _STAND_IN = "ws://127.0.0.1:9/demo"
 
 
-class DemoFailed(Exception):
+class DemoFailed(VoiceBridgeError):
     """The demonstration did not come to its end; the sentence says why."""
 
 
