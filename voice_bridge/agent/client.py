@@ -18,7 +18,8 @@ from voice_bridge.agent.access import SET_UP, access
 from voice_bridge.agent.errors import ModelError
 from voice_bridge.agent.events import Emit, TextDelta, TextDiscarded, Usage, Waiting
 from voice_bridge.agent.failures import RAISED, BrokenOff, Explainer
-from voice_bridge.agent.history import Block, Message
+from voice_bridge.agent.history import Message
+from voice_bridge.agent.results import Block
 from voice_bridge.backoff import Backoff
 from voice_bridge.errors import UsageError
 from voice_bridge.secrets import mask
@@ -29,7 +30,7 @@ _SLOWEST_RETRY = 30.0
 
 
 @dataclass
-class Reply:
+class ModelReply:
     """One whole reply of the model. `content` holds its blocks as they came, for sending back.
 
     `faulty` has the ids of the calls whose input was no JSON object.
@@ -76,7 +77,7 @@ class MessagesClient:
         emit: Emit,
         *,
         may_call: bool = True,
-    ) -> Reply:
+    ) -> ModelReply:
         """The model's next reply. Text is emitted as it arrives.
 
         Raises `ModelError` when the API refuses, or is still busy after the last try;
@@ -105,7 +106,7 @@ class MessagesClient:
             await asyncio.sleep(seconds)
         raise AssertionError("the last try either returns or raises")
 
-    async def _ask(self, request: dict[str, Any], emit: Emit, heard: list[str]) -> Reply:
+    async def _ask(self, request: dict[str, Any], emit: Emit, heard: list[str]) -> ModelReply:
         finished = False
         stream_of = self._client.messages.stream(model=self.model, max_tokens=self._max_tokens, **request)
         async with stream_of as stream:
@@ -121,10 +122,10 @@ class MessagesClient:
             return _whole(stream.current_message_snapshot)
 
 
-def _whole(message: anthropic.types.Message) -> Reply:
+def _whole(message: anthropic.types.Message) -> ModelReply:
     usage = message.usage
     detail = getattr(message.stop_details, "explanation", None) or getattr(message.stop_details, "category", None)
-    return Reply(
+    return ModelReply(
         content=[_as_sent(block) for block in message.content],
         stop_reason=message.stop_reason or "end_turn",
         detail=str(detail or ""),

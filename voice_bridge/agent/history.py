@@ -18,10 +18,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from voice_bridge.agent.results import cut
+from voice_bridge.agent.results import Block, cut
 from voice_bridge.text import encodable
 
-Block = dict[str, Any]
 Message = dict[str, Any]
 
 EARLIER_LEFT_OUT = "[Earlier parts of this conversation were left out to make room.]"

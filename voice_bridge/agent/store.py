@@ -19,7 +19,8 @@ from typing import Any, Self
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.errors import StoreError
 from voice_bridge.agent.events import Usage
-from voice_bridge.agent.history import Block, Message, is_question, repair, spoken
+from voice_bridge.agent.history import Message, is_question, repair, spoken
+from voice_bridge.agent.results import Block
 from voice_bridge.errors import UsageError
 from voice_bridge.text import encodable
 

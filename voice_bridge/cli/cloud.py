@@ -17,10 +17,9 @@ import typer
 from voice_bridge.errors import UsageError
 from voice_bridge.signals import until_signal
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
-from voice_bridge.simulator.console import Assistant as Answerer
-from voice_bridge.simulator.console import Console
+from voice_bridge.simulator.console import Answerer, Console
 from voice_bridge.simulator.kinds import KINDS
-from voice_bridge.simulator.terminal import Screen, lines
+from voice_bridge.simulator.terminal import CloudScreen, lines
 
 _KEEP = 200  # frames each session remembers: the prompt shows them as they pass
 
@@ -53,7 +52,7 @@ def cloud(
 
 async def _serve(port: int, kind: KindName, token: str | None, frames: bool, assistant: bool) -> int:
     interactive = sys.stdin.isatty()
-    screen = Screen(sys.stdout, prompting=interactive and sys.stdout.isatty())
+    screen = CloudScreen(sys.stdout, prompting=interactive and sys.stdout.isatty())
     async with contextlib.AsyncExitStack() as stack:
         answer = await _model(stack, screen) if assistant else None
         console = Console(screen, interactive=interactive, frames=frames, assistant=answer)
@@ -69,7 +68,7 @@ async def _serve(port: int, kind: KindName, token: str | None, frames: bool, ass
         return 0 if await console.run(here, lines(sys.stdin)) or interactive else 1
 
 
-async def _model(stack: contextlib.AsyncExitStack, screen: Screen) -> Answerer:
+async def _model(stack: contextlib.AsyncExitStack, screen: CloudScreen) -> Answerer:
     """The assistant, closed with the stack. Raises UsageError when no model is set up."""
     from voice_bridge.cli.assistant import Assistant  # only who asks for it pays for the SDK
     from voice_bridge.config.loader import environment
