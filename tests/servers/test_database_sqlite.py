@@ -1,4 +1,4 @@
-"""`query_database` and `describe_database` on SQLite, through a real stdio session: cases B37, B38 and attacks."""
+"""`query_database` and `describe_database` on SQLite, through a real stdio session: what is asked of it, and attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local cloud does what DESIGN §3 says of the real ones, over real sockets."""
+"""The local cloud does what the real ones are known to do, over real sockets."""
 
 from __future__ import annotations
 
