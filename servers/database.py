@@ -39,12 +39,12 @@ def query(sql: str, url: str, limits: Limits) -> Rows:
         from servers.sql import postgres
 
         statement = one_query(sql, "postgres")
-        with postgres.session(_libpq(url), limits) as remote:
+        with postgres.connected(_libpq(url), limits) as remote:
             return collect(*remote.run(statement), limits)
     from servers.sql import sqlite
 
     statement = one_query(sql, "sqlite")
-    with sqlite.session(_path(url), limits) as local:
+    with sqlite.connected(_path(url), limits) as local:
         return collect(*local.run(statement), limits)
 
 
@@ -55,14 +55,14 @@ def describe(url: str, limits: Limits) -> Description:
     if _is_postgres(url):
         from servers.sql import postgres, postgres_schema
 
-        with postgres.session(_libpq(url), limits) as remote:
+        with postgres.connected(_libpq(url), limits) as remote:
             found = description("PostgreSQL", postgres_schema.tables(remote), limits)
             if remote.warning:
                 found["warning"] = remote.warning
             return found
     from servers.sql import sqlite, sqlite_schema
 
-    with sqlite.session(_path(url), limits) as local:
+    with sqlite.connected(_path(url), limits) as local:
         return description("SQLite", sqlite_schema.tables(local), limits)
 
 

@@ -84,6 +84,17 @@ def test_every_error_hangs_below_its_own_base() -> None:
     assert wrong == {}
 
 
+def test_what_the_bundled_servers_and_the_commands_raise_is_meant_for_a_person() -> None:
+    above = {each.name: base for each, base in drawn().items()}
+
+    def root(name: str) -> str:
+        return root(above[name]) if name in above and name != "VoiceBridgeError" else name
+
+    theirs = [each.name for each in raised() if each.module.startswith(("servers.", "voice_bridge.cli."))]
+    assert {"DemoFailed", "CalculationError", "DocumentsError", "QueryError", "ZoneError"} <= set(theirs)
+    assert [name for name in theirs if root(name) != "VoiceBridgeError"] == []
+
+
 def test_the_walk_finds_what_hides() -> None:
     """Errors below an error of another module, with two bases, or named like none."""
     found = {each.name for each in raised()}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import ROOT, eventually
-from voice_bridge.signals import on_signals
+from voice_bridge.signals import on_signals, until_signal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends itself signals")
 
@@ -108,6 +108,57 @@ async def test_an_error_in_the_block_leaves_nothing_behind() -> None:
         await eventually(lambda: mine == [signal.SIGTERM])
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+async def test_work_that_a_signal_ends_is_cleaned_up_to_the_last_and_gives_0() -> None:
+    done: list[str] = []
+
+    async def work() -> int:
+        send(signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            send(signal.SIGTERM, signal.SIGHUP)
+            with on_signals(lambda: done.append("later"), names=("SIGINT",)):
+                send(signal.SIGINT)  # the last one sent
+                await eventually(lambda: done == ["later"])
+            done.append("cleaned up")
+        return 7
+
+    assert await until_signal(work(), "SIGTERM", "SIGHUP") == 0
+    assert done == ["later", "cleaned up"]
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0, "what comes next must not be cancelled"
+
+
+async def test_work_that_no_signal_ends_gives_its_own_status() -> None:
+    async def work() -> int:
+        return 7
+
+    assert await until_signal(work(), "SIGTERM") == 7
+
+
+@pytest.mark.parametrize("also", [[], [signal.SIGTERM]])
+async def test_who_is_cancelled_by_somebody_else_stays_cancelled(also: list[int]) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> int:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with on_signals(heard.set, names=("SIGINT",)):
+                send(*also, signal.SIGINT)
+                await asyncio.wait_for(heard.wait(), 10)
+        return 7
+
+    heard = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(until_signal(work(), "SIGTERM"))
+        await begun.wait()
+        task.cancel()
+    assert task.cancelled()
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])

@@ -33,7 +33,7 @@ def read(data: bytes) -> Any:
     return _decoder.decode(data.decode("utf-8"))
 
 
-# Payloads that a parse and a dump would spoil (issue 2, point 6).
+# Payloads that a parse and a dump would spoil.
 FRAGILE = (
     b"1180591620717411303424",
     b"1.10",

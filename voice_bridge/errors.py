@@ -12,7 +12,11 @@
     │   ├── TooLong          voice_bridge.agent.errors            the request does not fit the model's context
     │   └── Refused          voice_bridge.agent.errors            the API found fault with a part that can be left out
     ├── StoreError           voice_bridge.agent.errors            the conversations cannot be read or written
-    └── DocumentsError       servers.docsearch.errors             documents cannot be searched, listed or filled
+    ├── DemoFailed           voice_bridge.cli.demo                the demonstration came to nothing
+    ├── CalculationError     servers.arithmetic.numbers           an expression has no value; a ValueError too
+    ├── DocumentsError       servers.docsearch.errors             documents cannot be searched, listed or filled
+    ├── QueryError           servers.sql.limits                   a question to the database cannot be answered
+    └── ZoneError            servers.zones.resolve                a time zone or a time cannot be understood
 
     Exception
     ├── SessionError         voice_bridge.simulator.messages      the simulated cloud's session went wrong
@@ -21,9 +25,6 @@
     │   └── BadAnswer        voice_bridge.simulator.messages      the bridge answered something the cloud cannot use
     ├── CommandError         voice_bridge.simulator.commands      a line typed to the simulator cannot be understood
     ├── BridgeEnded          voice_bridge.simulator.process       the demonstration's bridge ended too soon
-    ├── DemoFailed           voice_bridge.cli.demo                the demonstration came to nothing
-    ├── QueryError           servers.sql.limits                   a question to the database cannot be answered
-    ├── ZoneError            servers.zones.resolve                a time zone or a time cannot be understood
     ├── Interrupted          voice_bridge.agent.interrupts        a person pressed Ctrl-C during the work
     ├── LineCleared          voice_bridge.agent.prompt            a person pressed Ctrl-C on a line half typed
     ├── BrokenOff            voice_bridge.agent.failures          the model's answer ended in the middle
@@ -33,8 +34,7 @@
     ├── BadMessage           voice_bridge.protocol.jsonrpc        the bytes are no JSON-RPC message
     ├── Unnamed              voice_bridge.core.handlers.naming    params name nothing, or more than one thing
     ├── UnsetVariable        voice_bridge.config.expand           ${VAR} names a variable that is not set
-    ├── UnusableSchema       voice_bridge.agent.schemas           the model's API would refuse a tool's schema
-    └── CalculationError     servers.arithmetic.numbers           an expression has no value
+    └── UnusableSchema       voice_bridge.agent.schemas           the model's API would refuse a tool's schema
 
 No message of these errors contains a token, a key or a header's value.
 """

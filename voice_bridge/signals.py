@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-Call = Callable[[], object]
+Callback = Callable[[], object]
 
 
 @contextlib.contextmanager
 def on_signals(
-    stop: Call, reload: Call | None = None, *, names: Sequence[str] = ("SIGINT", "SIGTERM")
+    stop: Callback, reload: Callback | None = None, *, names: Sequence[str] = ("SIGINT", "SIGTERM")
 ) -> Iterator[None]:
     """While the block runs, calls `stop` once, at the first of the named signals, and `reload` at each SIGHUP.
 
@@ -22,13 +22,36 @@ def on_signals(
     within another one must name other signals.
     """
     first = _once(stop)
-    calls: dict[int, Call] = {number: first for name in names if (number := _number(name)) is not None}
+    calls: dict[int, Callback] = {number: first for name in names if (number := _number(name)) is not None}
     if reload is not None and hasattr(signal, "SIGHUP"):
         calls[signal.SIGHUP] = reload
     with contextlib.ExitStack() as stack:
         for number, call in calls.items():
             stack.enter_context(_calling(number, call))
         yield
+
+
+async def until_signal(work: Awaitable[int], *names: str) -> int:
+    """The work's exit status; 0 when one of the named signals came first, which cancels the work in good order.
+
+    A second signal does not cut the clean-up short. Raises CancelledError when somebody else cancelled as well.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        task.cancel()
+
+    with on_signals(stop, names=names):
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not stopped or task.uncancel():
+                raise
+            return 0
 
 
 def _number(name: str) -> int | None:
@@ -38,7 +61,7 @@ def _number(name: str) -> int | None:
     return number
 
 
-def _once(call: Call) -> Call:
+def _once(call: Callback) -> Callback:
     left = [call]
 
     def first() -> None:
@@ -49,7 +72,7 @@ def _once(call: Call) -> Call:
 
 
 @contextlib.contextmanager
-def _calling(number: int, call: Call) -> Iterator[None]:
+def _calling(number: int, call: Callback) -> Iterator[None]:
     loop, before = asyncio.get_running_loop(), signal.getsignal(number)
     if sys.platform == "win32":  # its loops watch no signals
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(call))

@@ -1,4 +1,4 @@
-"""How texts for a person are made: amounts, times, and what a terminal must not be steered by. Pure."""
+"""How texts for a person are made: amounts, times, whole characters, and nothing that steers a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ def one_line(text: str, limit: int = LONGEST_LINE) -> str:
     """The text on one line: control characters escaped, cut after `limit` characters with a note of how many follow."""
     line = printable(text, keep="")
     return line if len(line) <= limit else f"{line[:limit]} … ({len(line) - limit:,} more characters)"
+
+
+def encodable(text: str) -> str:
+    """The text with U+FFFD for each half of an emoji, which no JSON body can carry (RFC 8259 §8.2).
+
+    Two halves that follow each other, as a stream may cut them, become the character they are.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def spoken(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TypeVar
 
+from voice_bridge.errors import VoiceBridgeError
+
 MAX_BITS = 33_220
 """The largest whole number kept, in bits: 10,000 digits."""
 
@@ -15,7 +17,7 @@ Number = int | Fraction | float
 _Kept = TypeVar("_Kept", int, float)
 
 
-class CalculationError(ValueError):
+class CalculationError(VoiceBridgeError, ValueError):
     """An expression that has no answer; the message tells a model what to change."""
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from voice_bridge.errors import VoiceBridgeError
+
 _N = TypeVar("_N", int, float)
 
 
-class QueryError(Exception):
+class QueryError(VoiceBridgeError):
     """A question that cannot be answered; the message tells a model or the owner what to change."""
 
 

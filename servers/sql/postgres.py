@@ -77,7 +77,7 @@ class _Column:
         return json.loads(text, parse_float=Decimal)
 
 
-class Session:
+class ReadOnlyTransaction:
     """One read-only transaction, for one call."""
 
     def __init__(self, connection: psycopg.Connection[Any], limits: Limits) -> None:
@@ -215,7 +215,7 @@ def _log_once(warning: str) -> None:
 
 
 @contextmanager
-def session(url: str, limits: Limits) -> Iterator[Session]:
+def connected(url: str, limits: Limits) -> Iterator[ReadOnlyTransaction]:
     """Connect for one call. Raises QueryError, which never shows any part of `url`."""
     try:
         import psycopg
@@ -246,7 +246,7 @@ def session(url: str, limits: Limits) -> Iterator[Session]:
     cut.daemon = True
     cut.start()
     try:
-        yield Session(connection, limits)
+        yield ReadOnlyTransaction(connection, limits)
     finally:
         cut.cancel()
         cut.join()

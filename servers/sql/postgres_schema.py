@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from servers.sql.limits import QueryError
-from servers.sql.postgres import Session
+from servers.sql.postgres import ReadOnlyTransaction
 from servers.sql.schema import MAX_TABLES, SAMPLE_ROWS, SECONDS_PER_COUNT, Column, Table, column, sample
 
 _KINDS = {"r": "table", "p": "table", "v": "view", "m": "materialized view", "f": "foreign table"}
@@ -34,25 +34,25 @@ ORDER BY a.attrelid, a.attnum
 """
 
 
-def tables(session: Session) -> Iterator[Table]:
+def tables(transaction: ReadOnlyTransaction) -> Iterator[Table]:
     """Yield every readable table and view with its columns, row count and three rows. Raises QueryError."""
-    found = session.read(_TABLES)
-    columns = _columns(session, [row[0] for row in found])
+    found = transaction.read(_TABLES)
+    columns = _columns(transaction, [row[0] for row in found])
     for oid, schema, name, kind, quoted in found:
-        yield _table(session, name if schema == "public" else f"{schema}.{name}", kind, quoted, columns[oid])
+        yield _table(transaction, name if schema == "public" else f"{schema}.{name}", kind, quoted, columns[oid])
 
 
-def _columns(session: Session, oids: list[str]) -> dict[str, list[Column]]:
+def _columns(transaction: ReadOnlyTransaction, oids: list[str]) -> dict[str, list[Column]]:
     columns: dict[str, list[Column]] = defaultdict(list)
     # The identifiers are the server's own numbers.
-    for oid, name, kind, not_null, in_key, references in session.read(_COLUMNS.format(oids=",".join(oids))):
+    for oid, name, kind, not_null, in_key, references in transaction.read(_COLUMNS.format(oids=",".join(oids))):
         columns[oid].append(
             column(name, kind, primary_key=in_key != "0", not_null=not_null == "1", references=references)
         )
     return columns
 
 
-def _table(session: Session, name: str, kind: str, quoted: str, columns: list[Column]) -> Table:
+def _table(transaction: ReadOnlyTransaction, name: str, kind: str, quoted: str, columns: list[Column]) -> Table:
     table: Table = {
         "name": name,
         "kind": _KINDS.get(kind, kind),
@@ -61,13 +61,13 @@ def _table(session: Session, name: str, kind: str, quoted: str, columns: list[Co
         "sample_rows": [],
     }
     try:
-        with session.aside(SECONDS_PER_COUNT):
-            table["sample_rows"] = sample(session.run(f"SELECT * FROM {quoted} LIMIT {SAMPLE_ROWS}")[1])
+        with transaction.aside(SECONDS_PER_COUNT):
+            table["sample_rows"] = sample(transaction.run(f"SELECT * FROM {quoted} LIMIT {SAMPLE_ROWS}")[1])
     except QueryError as error:
         table["note"] = str(error)  # a view that fails, say: the others are still worth hearing about
     try:
-        with session.aside(SECONDS_PER_COUNT):
-            table["row_count"] = int(session.read(f"SELECT count(*) FROM {quoted}")[0][0])
+        with transaction.aside(SECONDS_PER_COUNT):
+            table["row_count"] = int(transaction.read(f"SELECT count(*) FROM {quoted}")[0][0])
     except QueryError:
         table["row_count"] = None
     return table

@@ -55,7 +55,7 @@ _ACTIONS = {
 }
 
 
-class Session:
+class ReadOnlyConnection:
     """One hardened connection, for one call."""
 
     def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
@@ -162,7 +162,7 @@ class Session:
 
 
 @contextmanager
-def session(path: Path, limits: Limits) -> Iterator[Session]:
+def connected(path: Path, limits: Limits) -> Iterator[ReadOnlyConnection]:
     """Open `path` read-only for one call. Raises QueryError when it is missing, busy or cannot be read."""
     if not path.is_file():
         raise QueryError(f"The database file {path} does not exist: set DATABASE_URL to an existing SQLite file.")
@@ -172,7 +172,7 @@ def session(path: Path, limits: Limits) -> Iterator[Session]:
     before = path.stat()
     connection = _connect(path, limits, immutable=alone) if alone else _open(path, limits)
     try:
-        yield Session(connection, limits)
+        yield ReadOnlyConnection(connection, limits)
     finally:
         connection.close()
     after = path.stat()
@@ -186,7 +186,7 @@ def _open(path: Path, limits: Limits) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.OperationalError as error:
         if not (error.sqlite_errorname or "").startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
-            connection.execute("PRAGMA busy_timeout=0")  # it has waited; the session words it
+            connection.execute("PRAGMA busy_timeout=0")  # it has waited; ReadOnlyConnection words it
             return connection
         connection.close()
         log = _log(path)

@@ -11,8 +11,10 @@ from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from voice_bridge.errors import VoiceBridgeError
 
-class ZoneError(Exception):
+
+class ZoneError(VoiceBridgeError):
     """A time zone or time that cannot be understood; the message tells a model what to send."""
 
 

@@ -143,8 +143,18 @@ def encoded(raw: bytes) -> str:
         ({"type": "text", "text": 0}, "0"),
         ({"type": "text", "text": None}, "(the tool returned nothing)"),
         ({"type": "text", "text": {"a": [1]}}, '{"a": [1]}'),
-        ({"type": ["text"]}, "type ['text']"),
-        (None, "not an object"),
+        ({"type": ["text"]}, 'type ["text"]'),
+        (None, "[a block that is not an object: null]"),
+        ({"text": "a"}, "[a block without a type, not shown]"),
+        ({"type": "audio"}, "[audio, unknown type, 0 bytes, not shown]"),
+        ({"type": "image"}, "[image, unknown type, not shown: it has no data]"),
+        ({"type": "image", "data": encoded(b"BM123")}, "[image, unknown type, 5 bytes, not shown: only"),
+        ({"type": "resource"}, "[an embedded resource without content]"),
+        ({"type": "resource", "resource": {"text": 7}}, "7"),
+        ({"type": "resource", "resource": {"blob": "AAAA"}}, "[resource without a name, unknown type, 3 bytes"),
+        ({"type": "resource_link", "uri": "file:///b"}, "[link to file:///b]"),
+        ({"type": "resource_link"}, "[link to an unnamed resource]"),
+        ({"type": "text", "text": 10**5000}, "(unreadable)"),
         ({"type": "text", "text": "half a pair \ud83d"}, "half a pair \ufffd"),
     ],
 )
@@ -153,6 +163,40 @@ def test_every_block_becomes_text_the_api_takes(item: Any, said: str) -> None:
     assert said in shown
     _check_block(tool_result("x", content, is_error=False), "user", "here")
     json.dumps(content, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("words", "words"),
+        ({"type": "text", "text": "words"}, "words"),
+        ({"answer": 1}, '{"answer": 1}'),
+        (7, "7"),
+        (False, "false"),
+        (None, "(the tool returned nothing)"),
+    ],
+)
+def test_content_that_is_no_list_is_told_all_the_same(content: Any, said: str) -> None:
+    assert to_content({"content": content}, 1_000)[1] == said
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+_members = ("text", "data", "uri", "name", "title", "blob", "mimeType")
+_blocks = _json | st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "image", "audio", "resource", "resource_link"]) | _json},
+    optional=dict.fromkeys(_members, _json) | {"resource": st.dictionaries(st.sampled_from(_members), _json) | _json},
+)
+
+
+@given(st.lists(_blocks, max_size=3) | _json, _json)
+def test_any_content_becomes_blocks_the_api_takes_and_never_says_none(content: Any, structured: Any) -> None:
+    blocks, shown = to_content({"content": content, "structuredContent": structured}, 10_000)
+    _check_block(tool_result("x", blocks, is_error=False), "user", "here")
+    assert "None" not in shown or "None" in json.dumps([content, structured])
 
 
 @pytest.mark.parametrize("raw", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b"RIFF\0\0\0\0WEBP"])

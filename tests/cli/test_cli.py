@@ -178,8 +178,27 @@ class TestCheck:
         async with VoiceCloud() as cloud, Bridge(path, endpoint=cloud.url) as bridge:
             await (await cloud.session()).ready()
             ended = await asyncio.to_thread(voice_bridge, "check", "--config", str(path), MCP_ENDPOINT=cloud.url)
-            assert f"(process {bridge.pid}); stop that one first, so it was not dialled" in ended.stdout
+            taken = "endpoint 'default' is already served by another bridge on this machine"
+            assert (
+                f"  note  default was not dialled: {taken} (process {bridge.pid}); stop that one first" in ended.stdout
+            )
+            assert (ended.returncode, ended.stderr) == (0, "")
+            assert ended.stdout.endswith("All is well.\n")
             assert len(cloud.sessions) == 1
+
+    async def test_where_no_lock_can_be_had_it_says_so_and_dials_all_the_same(self, tmp_path: Path) -> None:
+        path = write_settings(tmp_path, {"a": child("tools=echo")})
+        (tmp_path / "data").write_text("no folder")
+        async with VoiceCloud() as cloud:
+            ended = await asyncio.to_thread(
+                voice_bridge, "check", "--config", str(path),
+                MCP_ENDPOINT=cloud.url, VOICE_BRIDGE_DATA=str(tmp_path / "data"),
+            )  # fmt: skip
+        assert (
+            "  note  default: cannot tell whether another bridge uses this endpoint: the data folder " in ended.stdout
+        )
+        assert "ok    default: connected and greeted in " in ended.stdout
+        assert (ended.returncode, ended.stderr) == (0, "")
 
 
 class TestInit:

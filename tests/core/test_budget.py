@@ -125,8 +125,42 @@ def test_a_text_that_is_a_number_is_said_as_it_was_written(number: str) -> None:
     assert fit(f'{{"content":[{{"type":"text","text":{number}}}]}}'.encode())[0] == number
 
 
+def test_a_text_that_is_an_object_keeps_its_numbers_and_loses_its_escapes() -> None:
+    written = rb'{"content":[{"type":"text","text":{"\u00e9":[1.10,1e400,1180591620717411303424]}}]}'
+    assert fit(written)[0] == '{"é":[1.10,1e400,1180591620717411303424]}'
+
+
 def test_a_member_that_cannot_be_read_does_not_cost_the_text_beside_it() -> None:
+    inside = b'{"content":[{"type":"resource","resource":{"size":1e400,"text":"words"}}]}'
+    assert fit(inside)[0] == "words"
     assert fit(b'{"content":[{"_meta":{"size":1e400},"type":"text","text":"words"}]}')[0] == "words"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('"words"', "words"),
+        ('{"type":"text","text":"words"}', "words"),
+        ('{"type":"image","data":"AAAA"}', "(an image was left out)"),
+        ('{"answer":1.10}', '{"answer":1.10}'),
+        ('{"type":7,"text":"words"}', '{"type":7,"text":"words"}'),
+        ("{}", "{}"),
+        ("1180591620717411303424", "1180591620717411303424"),
+        ("false", "false"),
+        ('""', ""),
+        ("null", ""),
+    ],
+)
+def test_content_that_is_no_list_is_said_all_the_same(content: str, said: str) -> None:
+    text, value = fit(f'{{"content":{content},"isError":true}}'.encode())
+    assert (text, value["isError"]) == (said, True)
+
+
+@given(st.text(min_size=1).filter(lambda text: spoken(text).strip()) | st.integers() | st.booleans())
+def test_whatever_stands_in_place_of_the_list_stands_beside_structured_data(content: Any) -> None:
+    text, value = fit(json.dumps({"content": content, "structuredContent": {"more": 1}}).encode(), 100_000)
+    assert text == (spoken(content) if isinstance(content, str) else json.dumps(content))
+    assert value["structuredContent"] == {"more": 1}
 
 
 _json = st.recursive(

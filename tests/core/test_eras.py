@@ -1,4 +1,4 @@
-"""Both eras of MCP through one hub: the SDK's own client in its modes, real child servers of each kind (issue 3, 5).
+"""Both eras of MCP through one hub: the SDK's own client in its modes, real child servers of each kind.
 
 The client's two streams are joined to the hub as a cloud's socket would be: what it writes is a frame to the hub, what
 the hub delivers is a frame to it. Nothing else stands between them.

@@ -24,7 +24,7 @@ def stage_with_one() -> Stage:
     return stage
 
 
-# Case B08: ids
+# Ids come back as they were written
 
 
 IDS = (b'"1"', b"1", b'"req-a"', b"0", b'""', b"-5", b"9007199254740993", b"1.5", b"18446744073709551616", b'"x_n_1"')
@@ -64,7 +64,7 @@ def test_what_cannot_be_an_id_is_refused_without_one(id_: bytes) -> None:
     assert stage.names("c") == ["t"]
 
 
-# Case B09, B06: frames that are no request
+# Frames that are no request
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_a_server_does_not_read_is_answered_for_that_call_only() -> None:
     assert only(stage.writes("busy", answer(id_of([kept], "busy"), "ok")), "c")["id"] == "kept"
 
 
-# Deadlines (issue 3, point 7)
+# Deadlines
 
 
 def test_a_late_call_is_answered_politely_the_server_told_and_the_late_answer_dropped() -> None:
@@ -314,7 +314,7 @@ def test_the_shorter_of_the_two_limits_counts() -> None:
 
 
 def test_progress_extends_a_call_up_to_a_hard_cap() -> None:
-    """Case B11: notices every 5 s, far beyond the plain limit."""
+    """Notices every 5 s, far beyond the plain limit."""
     stage = Stage()
     stage.server("s", "t")
     stage.client("c", timeout=10)
@@ -458,7 +458,7 @@ def test_a_relay_initializes_for_every_device_on_one_connection() -> None:
     assert only(stage.writes("s", answer(pending, "still")), "c")["result"] == "still"
 
 
-# Lists that change (issue 3, point 4)
+# Lists that change
 
 
 def change(stage: Stage, key: str, *tools: str) -> list[Send]:
@@ -593,7 +593,7 @@ def test_a_name_keeps_its_owner_even_when_that_owner_is_gone_and_lists_are_read_
     assert "no longer offers" in only(stage.calls("c", "x"), "c")["error"]["message"]
 
 
-# Prompts, resources, completion, levels (issue 3, point 5)
+# Prompts, resources, completion, levels
 
 
 def test_prompts_and_resources_of_all_servers_are_merged_and_routed() -> None:

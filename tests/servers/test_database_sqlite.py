@@ -1,4 +1,4 @@
-"""`query_database` and `describe_database` on SQLite, through a real stdio session: cases B37, B38 and attacks."""
+"""`query_database` and `describe_database` on SQLite, through a real stdio session, asked well, badly and in malice."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_what_is_written_later_is_found(store: Path) -> None:
 
 
 def test_vectors_of_another_size_name_both_sizes_and_the_setting(store: Path) -> None:
-    """Case B42 (a)."""
+    """The collection was filled with another model."""
     add(store, "large", ids=["x"], embeddings=[[0.1] * 1024], documents=["from a bigger model"])
     search = search_in(store)
     with pytest.raises(DocumentsError, match=r"'large' holds vectors of 1024 numbers.*makes 384.*EMBEDDING_MODEL"):
@@ -172,7 +172,7 @@ def test_vectors_that_look_unlike_ours_are_searched_with_a_remark(store: Path) -
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """Case B44: text without metadata, metadata without text, both."""
+    """Text without metadata, metadata without text, both."""
     folder = tmp_path / "bare"
     other = client(folder)
     collection = other.create_collection("bare", embedding_function=None)

@@ -157,7 +157,7 @@ async def test_nothing_but_messages_reaches_stdout_and_the_search_process_leaves
 
 @needs_extra
 def test_a_model_that_is_nowhere_names_the_remedies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case B42 (b), no network."""
+    """Without a network."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     missing = ModelInBackground("BAAI/bge-small-en-v1.5", WAIT)
     with pytest.raises(DocumentsError, match=r"bge-small-en-v1.5 is missing.*Set EMBEDDING_MODEL to a folder"):
@@ -171,7 +171,7 @@ def test_a_model_that_is_nowhere_names_the_remedies(tmp_path: Path, monkeypatch:
 
 @needs_extra
 def test_a_hub_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
-    """Case B42 (b), a black hole of a network: a search ends within its own limit."""
+    """A black hole of a network: a search ends within its own limit."""
     program = (
         "from servers.docsearch.embedding import ModelInBackground\n"
         "from servers.docsearch.errors import DocumentsError\n"

@@ -1,4 +1,4 @@
-"""The local cloud does what DESIGN §3 says of the real ones, over real sockets."""
+"""The local cloud does what the real ones are known to do, over real sockets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.simulator.peers import Json, answer_politely, peer, tiny_bridge
-from voice_bridge.simulator import OFFICIAL, RELAY, BadAnswer, Disconnected, Kind, NoAnswer, Session, VoiceCloud
+from voice_bridge.simulator import OFFICIAL, RELAY, BadAnswer, CloudSession, Disconnected, Kind, NoAnswer, VoiceCloud
 
 
-def sent(session: Session) -> list[Json]:
+def sent(session: CloudSession) -> list[Json]:
     return [frame.message for frame in session.frames if frame.sent and frame.message is not None]
 
 
@@ -284,16 +284,16 @@ class TestTrouble:
             assert await dial == 1012
             assert [attempt.status for attempt in cloud.attempts] == [408, 101]
 
-    @pytest.mark.parametrize("trouble", [Session.stall, Session.withhold_pongs])
+    @pytest.mark.parametrize("trouble", [CloudSession.stall, CloudSession.withhold_pongs])
     async def test_no_pong_comes(self, trouble: object) -> None:
         async with VoiceCloud() as cloud, peer(cloud.url, close_timeout=0.1) as ws:
             session = await cloud.session()
             await session.ready()
             assert await asyncio.wait_for(await ws.ping(), 5) >= 0
-            session.stall() if trouble is Session.stall else session.withhold_pongs()
+            session.stall() if trouble is CloudSession.stall else session.withhold_pongs()
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(await ws.ping(), 0.1)
-            if trouble is Session.withhold_pongs:
+            if trouble is CloudSession.withhold_pongs:
                 assert (await session.call("where.am i")).ok  # it still reads
 
     async def test_a_stalled_session_reads_on_when_told(self) -> None:
@@ -384,7 +384,7 @@ class TestTools:
                 await session.receive(timeout=0.05)
 
 
-async def _outcome(session: Session) -> object:
+async def _outcome(session: CloudSession) -> object:
     try:
         return await session.call("where.am i")
     except Disconnected as error:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voice_bridge.simulator.commands import (
-    Call,
+    CallTool,
     Command,
     CommandError,
     Drop,
@@ -23,12 +23,12 @@ from voice_bridge.simulator.commands import (
     usage,
 )
 from voice_bridge.simulator.kinds import RELAY
-from voice_bridge.simulator.messages import Tool
+from voice_bridge.simulator.messages import ListedTool
 
 
-def tool(name: str, required: tuple[str, ...] = (), **properties: object) -> Tool:
+def tool(name: str, required: tuple[str, ...] = (), **properties: object) -> ListedTool:
     schema = {"type": "object", "properties": properties, "required": list(required)}
-    return Tool(name, RELAY.spoken_name(name), "", schema)
+    return ListedTool(name, RELAY.spoken_name(name), "", schema)
 
 
 STRING, NUMBER = {"type": "string"}, {"type": "number"}
@@ -86,7 +86,7 @@ def test_the_words(line: str, command: object) -> None:
 )
 def test_calls(line: str, name: str, arguments: dict[str, Any]) -> None:
     command = parse(line, TOOLS)
-    assert isinstance(command, Call)
+    assert isinstance(command, CallTool)
     assert (command.tool.name, command.arguments) == (name, arguments)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from voice_bridge.simulator.kinds import OFFICIAL, RELAY, Kind
-from voice_bridge.simulator.messages import Reply, Tool
-from voice_bridge.simulator.terminal import PROMPT, Screen, printable
+from voice_bridge.simulator.messages import ListedTool, Reply
+from voice_bridge.simulator.terminal import PROMPT, CloudScreen, printable
 from voice_bridge.simulator.wording import LONGEST, describe_reply, describe_server, describe_tools, shorten
 
 
@@ -49,8 +49,8 @@ def test_tools_are_told_with_parameters_and_words(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "40")
     schema = {"properties": {"a": {}, "b": {}}, "required": ["a"]}
     tools = [
-        Tool("x.y", "x_y", "First line of many more words indeed.\n\nSecond line.", schema),
-        Tool("z", "z", "", {}),
+        ListedTool("x.y", "x_y", "First line of many more words indeed.\n\nSecond line.", schema),
+        ListedTool("z", "z", "", {}),
     ]
     assert describe_tools(tools, whole=False).split("\n") == [
         "  x_y(a, b?)   (in the bridge's words: x.y)",
@@ -75,7 +75,7 @@ def test_control_characters_are_shown_and_not_obeyed() -> None:
 
 def test_the_prompt_stays_below_what_is_said() -> None:
     out = io.StringIO()
-    screen = Screen(out, prompting=True)
+    screen = CloudScreen(out, prompting=True)
     screen.prompt()
     screen.say("hello")
     screen.prompt_answered(by_enter=True)
@@ -89,5 +89,5 @@ def test_the_prompt_stays_below_what_is_said() -> None:
 def test_a_narrow_console_gets_escapes() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")
-    Screen(out, prompting=False).say("行 →")
+    CloudScreen(out, prompting=False).say("行 →")
     assert raw.getvalue() == b"\\u884c \\u2192\n"

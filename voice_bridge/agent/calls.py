@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from voice_bridge.agent.events import Answer, Emit, ToolCall, ToolFinished, ToolStarted
-from voice_bridge.agent.history import Block, tool_result
-from voice_bridge.agent.results import to_content
+from voice_bridge.agent.history import tool_result
+from voice_bridge.agent.results import Block, to_content
 from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import Tool, Toolbox
 from voice_bridge.errors import VoiceBridgeError

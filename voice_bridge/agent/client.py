@@ -18,18 +18,19 @@ from voice_bridge.agent.access import SET_UP, access
 from voice_bridge.agent.errors import ModelError
 from voice_bridge.agent.events import Emit, TextDelta, TextDiscarded, Usage, Waiting
 from voice_bridge.agent.failures import RAISED, BrokenOff, Explainer
-from voice_bridge.agent.history import Block, Message
-from voice_bridge.agent.results import clean
+from voice_bridge.agent.history import Message
+from voice_bridge.agent.results import Block
 from voice_bridge.backoff import Backoff
 from voice_bridge.errors import UsageError
 from voice_bridge.secrets import mask
+from voice_bridge.text import encodable
 
 _OFFICIAL = "https://api.anthropic.com"
 _SLOWEST_RETRY = 30.0
 
 
 @dataclass
-class Reply:
+class ModelReply:
     """One whole reply of the model. `content` holds its blocks as they came, for sending back.
 
     `faulty` has the ids of the calls whose input was no JSON object.
@@ -53,7 +54,7 @@ class MessagesClient:
     ) -> None:
         self._client = _connect(environ)
         self._explain = Explainer(self.address)
-        self.model = clean(model or "") or current_sonnet()
+        self.model = encodable(model or "") or current_sonnet()
         self._max_tokens = max_tokens
         self._retries = retries
         self._first_wait = first_wait
@@ -76,7 +77,7 @@ class MessagesClient:
         emit: Emit,
         *,
         may_call: bool = True,
-    ) -> Reply:
+    ) -> ModelReply:
         """The model's next reply. Text is emitted as it arrives.
 
         Raises `ModelError` when the API refuses, or is still busy after the last try;
@@ -105,7 +106,7 @@ class MessagesClient:
             await asyncio.sleep(seconds)
         raise AssertionError("the last try either returns or raises")
 
-    async def _ask(self, request: dict[str, Any], emit: Emit, heard: list[str]) -> Reply:
+    async def _ask(self, request: dict[str, Any], emit: Emit, heard: list[str]) -> ModelReply:
         finished = False
         stream_of = self._client.messages.stream(model=self.model, max_tokens=self._max_tokens, **request)
         async with stream_of as stream:
@@ -121,10 +122,10 @@ class MessagesClient:
             return _whole(stream.current_message_snapshot)
 
 
-def _whole(message: anthropic.types.Message) -> Reply:
+def _whole(message: anthropic.types.Message) -> ModelReply:
     usage = message.usage
     detail = getattr(message.stop_details, "explanation", None) or getattr(message.stop_details, "category", None)
-    return Reply(
+    return ModelReply(
         content=[_as_sent(block) for block in message.content],
         stop_reason=message.stop_reason or "end_turn",
         detail=str(detail or ""),

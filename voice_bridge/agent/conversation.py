@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from voice_bridge.agent.events import Usage
-from voice_bridge.agent.history import Block, Message, results_for, tool_uses
+from voice_bridge.agent.history import Message, results_for, tool_uses
+from voice_bridge.agent.results import Block
 
 
 class Keeper(Protocol):

@@ -41,7 +41,7 @@ class BrokenOff(Exception):
 
 
 @dataclass(frozen=True)
-class Retry:
+class AskAgain:
     """Ask again, at most `tries` times, after `wait` seconds or, when None, as the backoff says."""
 
     reason: str
@@ -70,17 +70,17 @@ class Explainer:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def judge(self, error: Exception) -> Retry | ModelError:
-        """`Retry`, or the error to raise."""
+    def judge(self, error: Exception) -> AskAgain | ModelError:
+        """`AskAgain`, or the error to raise."""
         if isinstance(error, anthropic.APIStatusError):
             return self._status(error)
         if isinstance(error, anthropic.APIConnectionError | httpx2.HTTPError | OSError):
             return self._connection(error)
         if isinstance(error, BrokenOff) and error.streamed:
-            return Retry("The connection to the model broke off", "Try again in a while.")
+            return AskAgain("The connection to the model broke off", "Try again in a while.")
         if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError):
             # The SDK's word for tool input that is no JSON; models write such now and then.
-            return Retry("The model wrote a broken tool call", "Ask in other words, or take another model.", tries=2)
+            return AskAgain("The model wrote a broken tool call", "Ask in other words, or take another model.", tries=2)
         if isinstance(error, anthropic.CredentialsError):
             return ModelError(f"The Anthropic credentials cannot be used: {mask(str(error))}")
         return ModelError(
@@ -88,18 +88,18 @@ class Explainer:
             + ("" if isinstance(error, BrokenOff) else f" ({type(error).__name__})")
         )
 
-    def _connection(self, error: Exception) -> Retry:
+    def _connection(self, error: Exception) -> AskAgain:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             cause = cause.__cause__
         if cause is not None:
             remedy = f"Check the network, and ANTHROPIC_BASE_URL if it is set. ({mask(str(cause)) or 'no answer'})"
-            return Retry(f"Cannot reach {self._address}", remedy, tries=2)
+            return AskAgain(f"Cannot reach {self._address}", remedy, tries=2)
         if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
-            return Retry("The model did not answer in time", "Try again in a while.", tries=1)
-        return Retry("The connection to the model broke off", "Try again in a while.")
+            return AskAgain("The model did not answer in time", "Try again in a while.", tries=1)
+        return AskAgain("The connection to the model broke off", "Try again in a while.")
 
-    def _status(self, error: anthropic.APIStatusError) -> Retry | ModelError:
+    def _status(self, error: anthropic.APIStatusError) -> AskAgain | ModelError:
         status, kind = error.status_code, str(error.type or "")
         said = one_line(mask(str(error.api_message or error.message)), 500)
         busy = status in _BUSY or status >= 500 or kind in _BUSY_TYPES
@@ -119,13 +119,13 @@ class Explainer:
             return refused
         return ModelError(self._sentence(status, kind, said))
 
-    def _busy(self, error: anthropic.APIStatusError, status: int, kind: str, said: str) -> Retry | ModelError:
+    def _busy(self, error: anthropic.APIStatusError, status: int, kind: str, said: str) -> AskAgain | ModelError:
         wait = _retry_after(error.response.headers)
         if wait is not None and wait > _LONGEST_WAIT:
             return ModelError(f"The model's API asks to wait {wait / 60:.0f} minutes: {said}. Try again then.")
         limited = status == 429 or kind == "rate_limit_error"
         name = "The model's API limits the rate" if limited else "The model's API is busy"
-        return Retry(f"{name} ({status if status != 200 else kind})", "Try again in a while.", wait=wait)
+        return AskAgain(f"{name} ({status if status != 200 else kind})", "Try again in a while.", wait=wait)
 
     def _sentence(self, status: int, kind: str, said: str) -> str:
         if status == 401 or kind == "authentication_error":

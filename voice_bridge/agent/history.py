@@ -18,9 +18,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from voice_bridge.agent.results import clean, cut
+from voice_bridge.agent.results import Block, cut
+from voice_bridge.text import encodable
 
-Block = dict[str, Any]
 Message = dict[str, Any]
 
 EARLIER_LEFT_OUT = "[Earlier parts of this conversation were left out to make room.]"
@@ -31,12 +31,12 @@ _CACHE = {"type": "ephemeral"}
 
 def user_message(text: str) -> Message:
     """What the person said."""
-    return {"role": "user", "content": [{"type": "text", "text": clean(text)}]}
+    return {"role": "user", "content": [{"type": "text", "text": encodable(text)}]}
 
 
 def tool_result(call_id: str, content: list[Block] | str, *, is_error: bool) -> Block:
     """The answer to one `tool_use`."""
-    blocks = [{"type": "text", "text": clean(content)}] if isinstance(content, str) else content
+    blocks = [{"type": "text", "text": encodable(content)}] if isinstance(content, str) else content
     block: Block = {"type": "tool_result", "tool_use_id": call_id, "content": blocks}
     if is_error:
         block["is_error"] = True

@@ -17,11 +17,11 @@ from typing import Self
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.events import Answer, Emit, Event
 from voice_bridge.agent.permissions import Approve, Permissions
-from voice_bridge.agent.results import clean
 from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import NoTools, ToolSource
 from voice_bridge.agent.turn import Turn
 from voice_bridge.errors import UsageError, VoiceBridgeError
+from voice_bridge.text import encodable
 
 SYSTEM_PROMPT = """\
 You are a helpful assistant with tools on the user's own machine. Use them when they can answer better \
@@ -102,7 +102,7 @@ class Agent(Setup):
 
     @model.setter
     def model(self, name: str) -> None:
-        self.client.model = clean(name)
+        self.client.model = encodable(name)
 
     async def ask(self, question: str, emit: Emit | None = None) -> Answer:
         """The answer to `question`, after as many tool calls as it takes, up to `max_iterations` rounds.

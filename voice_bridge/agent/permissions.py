@@ -9,8 +9,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from voice_bridge.agent.conversation import Conversation
-from voice_bridge.agent.results import clean
 from voice_bridge.agent.tools import Tool
+from voice_bridge.text import encodable
 
 Decision = Literal["once", "always", "no", "never"]
 Approve = Callable[[Tool, dict[str, Any]], Awaitable[Decision]]
@@ -33,7 +33,7 @@ def unmatched(patterns: Sequence[str], tools: Sequence[tuple[str, str]]) -> list
 
 def approval_key(server: str, tool: str) -> str:
     """What a decision is remembered under; no two pairs share a key, whatever is in the names."""
-    return f"{quote(server, safe='', errors='replace')}/{clean(tool)}"
+    return f"{quote(server, safe='', errors='replace')}/{encodable(tool)}"
 
 
 @dataclass(frozen=True)

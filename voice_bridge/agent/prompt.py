@@ -15,9 +15,9 @@ from prompt_toolkit.output import create_output
 
 from voice_bridge.agent.interrupts import Interrupted
 from voice_bridge.agent.permissions import Decision
-from voice_bridge.agent.results import clean
 from voice_bridge.agent.screen import one_line
 from voice_bridge.agent.tools import Tool
+from voice_bridge.text import encodable
 
 _ANSWERS: dict[str, Decision] = {"y": "once", "a": "always", "n": "no", "v": "never"}
 _PERMISSION = "Allow it? [y]es, [a]lways in this conversation, [n]o, ne[v]er: "
@@ -58,7 +58,7 @@ class _Lines(FileHistory):
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
-            super().store_string(clean(string))
+            super().store_string(encodable(string))
 
 
 def _remembered(history: Path | None) -> History:

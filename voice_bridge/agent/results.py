@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from typing import Any
+
+from voice_bridge.protocol import content
+from voice_bridge.protocol.content import LeftOut, as_json, as_text
+from voice_bridge.text import encodable
 
 Block = dict[str, Any]
 
 NOTHING = "(the tool returned nothing)"
 # The API refuses an image above 5 MB, counted in base64 (Messages API, vision limits).
 LARGEST_IMAGE = 5 * 1024 * 1024
+_UNKNOWN = "unknown type"
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -34,23 +38,12 @@ def cut(text: str, limit: int) -> str:
     return f"{text[:head]}\n[… {missing:,} characters left out …]\n{end}"
 
 
-def clean(text: str) -> str:
-    """`text` with U+FFFD for each half of an emoji, which no JSON body can carry (RFC 8259 §8.2).
-
-    Two halves that follow each other, as a stream may cut them, become the character they are.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def to_content(result: dict[str, Any], budget: int) -> tuple[list[Block], str]:
     """The blocks of a tool result, and the same as text for people. `budget` is in characters."""
-    items = result.get("content")
-    blocks = [_block(item) for item in items] if isinstance(items, list) else []
+    blocks = [_block(item) for item in content.blocks(result.get("content"))]
     blocks = [block for block in blocks if block.get("text", "image").strip()]
     if not blocks and result.get("structuredContent") is not None:
-        blocks = [_text(json.dumps(result["structuredContent"], ensure_ascii=False))]
+        blocks = [_text(as_json(result["structuredContent"]))]
     if not blocks:
         blocks = [_text(NOTHING)]
     blocks = _merge_texts(blocks)
@@ -80,43 +73,49 @@ def _merge_texts(blocks: list[Block]) -> list[Block]:
 
 
 def _block(item: object) -> Block:
-    if not isinstance(item, dict):
-        return _text(f"[a block that is not an object: {type(item).__name__}]")
-    match item.get("type"):
+    match item:
+        case {"type": "image", "data": str(data), **others}:
+            return _image(data, others.get("mimeType"))
+        case {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)} as resource}:
+            if kind.startswith("image/") and resource.get("text") is None:
+                return _image(data, kind)
+    return _text(as_text(item, lambda block: _line(block, item)))
+
+
+def _line(block: LeftOut, item: object) -> str:
+    """What stands in place of a block that is neither text nor an image that can be shown."""
+    kind, size = block.mime or _UNKNOWN, _size(block.size)
+    match block.type:
         case "text":
-            return _text(_words(item.get("text")))
+            return ""
         case "image":
-            return _image(str(item.get("data") or ""), item.get("mimeType"))
+            return f"[image, {kind}, not shown: it has no data]"
         case "audio":
-            return _text(f"[audio, {item.get('mimeType')}, {_size(_decoded_size(item.get('data')))}, not shown]")
+            return f"[audio, {kind}, {size}, not shown]"
+        case "resource" if not (block.name or block.mime or block.size):
+            return "[an embedded resource without content]"
         case "resource":
-            return _resource(item.get("resource"))
+            return f"[resource {block.name or 'without a name'}, {kind}, {size}, not shown]"
         case "resource_link":
-            name = item.get("title") or item.get("name") or "resource"
-            return _text(f"[link to {name}: {item.get('uri')}]")
+            return (
+                f"[link to {': '.join(filter(None, dict.fromkeys((block.name, block.uri)))) or 'an unnamed resource'}]"
+            )
+        case "":
+            return _oddity(item)
         case other:
-            return _text(f"[a block of type {other!r}, not shown]")
+            return f"[a block of type {other!r}, not shown]"
 
 
-def _words(text: object) -> str:
-    """The text of a block; what should be text and is not, as JSON."""
-    if text is None or isinstance(text, str):
-        return text or ""
-    return json.dumps(text, ensure_ascii=False)
+def _oddity(item: object) -> str:
+    if not isinstance(item, dict):
+        return f"[a block that is not an object: {as_json(item)}]"
+    if item.get("type") is None:
+        return "[a block without a type, not shown]"
+    return f"[a block of type {as_json(item['type'])}, not shown]"
 
 
-def _resource(resource: object) -> Block:
-    if not isinstance(resource, dict):
-        return _text("[an embedded resource without content]")
-    if isinstance(resource.get("text"), str):
-        return _text(resource["text"])
-    kind = resource.get("mimeType") or "unknown type"
-    if isinstance(resource.get("blob"), str) and str(kind).startswith("image/"):
-        return _image(resource["blob"], kind)
-    return _text(f"[resource {resource.get('uri')}, {kind}, {_size(_decoded_size(resource.get('blob')))}, not shown]")
-
-
-def _image(data: str, declared: object) -> Block:
+def _image(data: str, mime: object) -> Block:
+    declared = mime if isinstance(mime, str) and mime else _UNKNOWN
     try:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -137,11 +136,7 @@ def _sniff(raw: bytes) -> str | None:
 
 
 def _text(text: str) -> Block:
-    return {"type": "text", "text": clean(text)}
-
-
-def _decoded_size(data: object) -> int:
-    return len(data) * 3 // 4 if isinstance(data, str) else 0
+    return {"type": "text", "text": encodable(text)}
 
 
 def _size(count: int) -> str:

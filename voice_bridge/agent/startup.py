@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -189,25 +188,3 @@ def status_of(answer: Answer) -> tuple[int, str]:
     if refused:
         return 1, f"Refused, and not run: {one_line(', '.join(refused))}."
     return (0, "") if answer.answer else (1, answer.incomplete)
-
-
-async def until_terminated(work: Coroutine[None, None, int]) -> int:
-    """A command's exit status; SIGTERM ends it in good order with 0."""
-    task = asyncio.current_task()
-    assert task is not None
-    terminated = False
-
-    def stop() -> None:
-        nonlocal terminated
-        terminated = True
-        task.cancel()
-
-    with suppress(NotImplementedError):  # Windows ends the program by itself
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if not terminated:
-            raise
-        task.uncancel()
-        return 0

@@ -19,9 +19,10 @@ from typing import Any, Self
 from voice_bridge.agent.conversation import Conversation
 from voice_bridge.agent.errors import StoreError
 from voice_bridge.agent.events import Usage
-from voice_bridge.agent.history import Block, Message, is_question, repair, spoken
-from voice_bridge.agent.results import clean
+from voice_bridge.agent.history import Message, is_question, repair, spoken
+from voice_bridge.agent.results import Block
 from voice_bridge.errors import UsageError
+from voice_bridge.text import encodable
 
 _SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -126,7 +127,7 @@ class Store:
         """
         with self._explained():
             found = self._database.execute(
-                "SELECT id FROM conversation WHERE substr(id, 1, length(?1)) = ?1", (clean(prefix).strip(),)
+                "SELECT id FROM conversation WHERE substr(id, 1, length(?1)) = ?1", (encodable(prefix).strip(),)
             ).fetchall()
             if len(found) != 1 or not prefix.strip():
                 problem = "more than one conversation begins" if len(found) > 1 else "no conversation begins"

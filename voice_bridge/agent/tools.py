@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from voice_bridge.agent.results import clean
 from voice_bridge.agent.schemas import UnusableSchema, repair
 from voice_bridge.errors import CallError
 from voice_bridge.names import legal_name, unique_name
+from voice_bridge.text import encodable
 
 INVALID_PARAMS = -32602  # JSON-RPC 2.0 §5.1
 _LONGEST_NAME = 128  # Messages API, tool definitions
@@ -130,5 +130,5 @@ def _sendable(definition: dict[str, Any]) -> dict[str, Any]:
 
     Raises ValueError for NaN and Infinity, which no JSON holds (RFC 8259 §6).
     """
-    sendable: dict[str, Any] = json.loads(clean(json.dumps(definition, ensure_ascii=False, allow_nan=False)))
+    sendable: dict[str, Any] = json.loads(encodable(json.dumps(definition, ensure_ascii=False, allow_nan=False)))
     return sendable

@@ -21,7 +21,6 @@ from voice_bridge.agent.events import (
     TextEnded,
 )
 from voice_bridge.agent.history import (
-    Block,
     Message,
     for_request,
     shrink,
@@ -33,12 +32,13 @@ from voice_bridge.agent.history import (
     without_thinking,
 )
 from voice_bridge.agent.interrupts import Interrupted
-from voice_bridge.agent.results import clean
+from voice_bridge.agent.results import Block
 from voice_bridge.agent.setup import Setup
 from voice_bridge.agent.tools import Toolbox, toolbox
+from voice_bridge.text import encodable
 
 if TYPE_CHECKING:
-    from voice_bridge.agent.client import Reply
+    from voice_bridge.agent.client import ModelReply
 
 INTERRUPTED = "interrupted by the user"
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -98,7 +98,7 @@ class Turn:
                 )
         await self._last_word(began)
 
-    def _calls(self, blocks: list[Block], reply: Reply) -> Calls:
+    def _calls(self, blocks: list[Block], reply: ModelReply) -> Calls:
         return Calls(self._setup, self._box, blocks, reply.faulty, self.answer, self._emit)
 
     async def _last_word(self, began: int) -> None:
@@ -114,7 +114,7 @@ class Turn:
             f"stopped after {limit} round{'s' if limit > 1 else ''} of tool calls; the answer uses what was known then"
         )
 
-    def _conclude(self, reply: Reply, began: int) -> None:
+    def _conclude(self, reply: ModelReply, began: int) -> None:
         """Ends the turn with what the reply says; none of its tool calls is run."""
         reply.content = [block for block in reply.content if block.get("type") != "tool_use"]
         message = {"role": "assistant", "content": reply.content}
@@ -127,7 +127,7 @@ class Turn:
             self._conversation.append(message)
         self.answer.incomplete = _why_incomplete(reply, self.answer.answer)
 
-    async def _ask(self, *, may_call: bool = True, with_tools: bool = True) -> Reply:
+    async def _ask(self, *, may_call: bool = True, with_tools: bool = True) -> ModelReply:
         """One reply; a request the API finds too long or faulty is put right and sent again."""
         setup = self._setup
         self._make_room()
@@ -150,7 +150,7 @@ class Turn:
         _make_sendable(reply, self._known_ids())
         return reply
 
-    def _account(self, reply: Reply, messages: list[Message]) -> None:
+    def _account(self, reply: ModelReply, messages: list[Message]) -> None:
         self.answer.usage.add(reply.usage)
         self._conversation.add_usage(reply.usage)
         sent = size(messages)
@@ -214,7 +214,7 @@ class Turn:
             text = f"{self._heard.rstrip()}\n\n[{reason}]"
             self._conversation.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
 
-    def _end_text(self, reply: Reply, *, final: bool) -> None:
+    def _end_text(self, reply: ModelReply, *, final: bool) -> None:
         text = spoken({"role": "assistant", "content": reply.content})
         if text or final:
             self._emit(TextEnded(text, final))
@@ -236,12 +236,12 @@ def _has_text(content: list[Block]) -> bool:
     return any(block.get("type") == "text" for block in content)
 
 
-def _make_sendable(reply: Reply, known: set[str]) -> None:
+def _make_sendable(reply: ModelReply, known: set[str]) -> None:
     """Puts right what some servers give and the API refuses: empty text, ids twice or none, inputs of any type."""
     blocks = [block for block in reply.content if block.get("type") != "text" or str(block.get("text") or "").strip()]
     for block in blocks:
         if block.get("type") == "text":
-            block["text"] = clean(block["text"])
+            block["text"] = encodable(block["text"])
         elif block.get("type") == "tool_use":
             if not _CALL_ID.fullmatch(str(block.get("id") or "")) or block["id"] in known:
                 block["id"] = f"call_{len(known) + 1}_{time.time_ns():x}"
@@ -258,13 +258,13 @@ def _usable(given: object) -> dict[str, Any] | None:
     if not isinstance(given, dict):
         return None
     try:
-        usable: dict[str, Any] = json.loads(clean(json.dumps(given, ensure_ascii=False, allow_nan=False)))
+        usable: dict[str, Any] = json.loads(encodable(json.dumps(given, ensure_ascii=False, allow_nan=False)))
     except (ValueError, RecursionError):
         return None
     return usable
 
 
-def _why_incomplete(reply: Reply, text: str) -> str:
+def _why_incomplete(reply: ModelReply, text: str) -> str:
     detail = f" ({reply.detail})" if reply.detail else ""
     match reply.stop_reason:
         case "end_turn" | "stop_sequence" | "tool_use" if text:

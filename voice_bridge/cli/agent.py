@@ -14,6 +14,7 @@ from voice_bridge.cli.shown import safe_json, write
 from voice_bridge.config import Settings
 from voice_bridge.errors import UsageError, VoiceBridgeError
 from voice_bridge.ports.servers import process as platforms
+from voice_bridge.signals import until_signal
 
 if TYPE_CHECKING:
     from voice_bridge.agent.events import Event
@@ -51,14 +52,14 @@ def agent(
     in ANTHROPIC_BASE_URL. Exit status 2 when something is set up wrongly, 1 when there is no answer or a tool was
     refused.
     """
-    from voice_bridge.agent.startup import Options, open_store, until_terminated
+    from voice_bridge.agent.startup import Options, open_store
 
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
     outcome = _Outcome(as_json)
     try:
         asked, settings = _read_question(question), settings_alone([], config)
         with open_store(needed=latest or resume is not None) as store:
-            status = platforms.run(until_terminated(_answer(asked, settings, options, store, outcome)))
+            status = platforms.run(until_signal(_answer(asked, settings, options, store, outcome), "SIGTERM"))
     except VoiceBridgeError as error:
         outcome.result["error"] = str(error)
         raise

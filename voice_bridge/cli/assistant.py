@@ -11,7 +11,7 @@ from voice_bridge.agent.screen import progress
 from voice_bridge.errors import CallError, VoiceBridgeError
 
 if TYPE_CHECKING:
-    from voice_bridge.simulator.session import Session
+    from voice_bridge.simulator.session import CloudSession
 
 SPOKEN = "\n\nYour answer is spoken aloud by a small device: one to three short sentences, no Markdown, no lists."
 _NO_CODE = -32603  # JSON-RPC 2.0 §5.1, internal error
@@ -20,7 +20,7 @@ _NO_CODE = -32603  # JSON-RPC 2.0 §5.1, internal error
 class SessionTools:
     """The tools of one bridge, as the cloud sees them over its WebSocket."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CloudSession) -> None:
         self._session = session
 
     async def tools(self) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ class Assistant:
         self._say = say
         self._agent = Agent(model=model, allow_all=True, system=SYSTEM_PROMPT + SPOKEN, environ=environ)
 
-    async def answer(self, session: Session, sentence: str) -> str:
+    async def answer(self, session: CloudSession, sentence: str) -> str:
         """What the device would say; trouble with the model is told in a sentence, too. Raises `SessionError`."""
         self._agent.tools = SessionTools(session)
         shown: set[int] = set()

@@ -12,7 +12,6 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from voice_bridge.agent.results import clean
 from voice_bridge.cli.alone import settings_alone
 from voice_bridge.cli.options import ConfigOption
 from voice_bridge.cli.shown import safe_json, write
@@ -22,8 +21,9 @@ from voice_bridge.errors import CallError, UsageError
 from voice_bridge.observe import log
 from voice_bridge.ports.servers import process
 from voice_bridge.protocol import jsonrpc
+from voice_bridge.protocol.content import LeftOut, raw_as_text
 from voice_bridge.runtime.runtime import Runtime
-from voice_bridge.text import one_line, printable
+from voice_bridge.text import encodable, one_line, printable
 
 _DEEPEST = 500  # about half of what the JSON readers of Python take; those of servers may take less
 _LIKE = 'write them like \'{"expression": "1+1"}\''
@@ -54,7 +54,7 @@ def checked(text: str) -> Raw:
     Raises UsageError for what is no JSON object (RFC 8259), and for a name that stands twice in one object: servers
     differ in which of the two they take.
     """
-    text = clean(text)
+    text = encodable(text)
     if _depth(text) > _DEEPEST:
         raise UsageError(f"the arguments are nested too deeply; {_DEEPEST} objects or lists in each other is the most")
     try:
@@ -121,19 +121,15 @@ def _readable(result: Raw) -> Iterator[str]:
 
 
 def _block(raw: Raw) -> str:
-    block = jsonrpc.members(raw)
-    kind = jsonrpc.load(block.get("type", b"null"))
-    if kind == "text" and "text" in block:
-        written = bytes(block["text"]).decode()
-        text = jsonrpc.load(block["text"]) if written.startswith('"') else None
-        if isinstance(text, str):
-            return text
-        return "" if written == "null" else written
-    if not block:
+    return raw_as_text(raw, lambda block: _line(block, raw))
+
+
+def _line(block: LeftOut, raw: Raw) -> str:
+    """What is shown in place of a block that is no text."""
+    if not jsonrpc.members(raw):
         return f"[a block that is no object: {one_line(bytes(raw).decode(), 200)}]"
-    mime = jsonrpc.load(block.get("mimeType", b"null"))
-    words = [kind if isinstance(kind, str) else "unknown", mime if isinstance(mime, str) else ""]
-    return f"[{' '.join(filter(None, words))}]"
+    uri = block.uri if block.uri != block.name else ""
+    return f"[{' '.join(filter(None, (block.type or 'unknown', block.mime, block.name, uri)))}]"
 
 
 def _pretty(raw: Raw) -> str:

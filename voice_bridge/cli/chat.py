@@ -12,6 +12,7 @@ from voice_bridge.cli.alone import settings_alone
 from voice_bridge.cli.options import ConfigOption
 from voice_bridge.config import Settings
 from voice_bridge.ports.servers import process as platforms
+from voice_bridge.signals import until_signal
 
 if TYPE_CHECKING:
     from voice_bridge.agent.startup import Options
@@ -34,7 +35,7 @@ def chat(
     Conversations are kept; -c goes on with the last one. Text piped to standard input is one message.
     """
     from voice_bridge.agent.screen import listing, put, tolerant
-    from voice_bridge.agent.startup import Options, open_store, until_terminated
+    from voice_bridge.agent.startup import Options, open_store
 
     options = Options(model, max_iterations, max_tokens, yes, tuple(deny or ()), latest, resume)
     with open_store(needed=list_ or latest or resume is not None) as store:
@@ -42,7 +43,7 @@ def chat(
             put(tolerant(sys.stdout), listing(store.summaries()))
             return
         message = None if sys.stdin.isatty() else not_empty(piped())
-        status = platforms.run(until_terminated(_chat(message, settings_alone([], config), options, store)))
+        status = platforms.run(until_signal(_chat(message, settings_alone([], config), options, store), "SIGTERM"))
     raise typer.Exit(status)
 
 

@@ -14,7 +14,7 @@ from voice_bridge.cli.options import ConfigOption, settings_for
 from voice_bridge.config import EndpointSettings, Settings
 from voice_bridge.core.keys import ClientKey, EndpointKey
 from voice_bridge.core.lifecycle import State
-from voice_bridge.errors import UsageError
+from voice_bridge.errors import EndpointTaken
 from voice_bridge.observe import log
 from voice_bridge.ownership.lock import EndpointLock
 from voice_bridge.ports.clients.endpoint import Dial
@@ -128,9 +128,11 @@ class _Report:
     async def _say_endpoint(self, runtime: Runtime, endpoint: EndpointSettings) -> None:
         try:
             lock = EndpointLock(endpoint.name, endpoint.url)
-        except UsageError as busy:
-            print(f"  note  {busy}, so it was not dialled")
+        except EndpointTaken as taken:
+            print(f"  note  {endpoint.name} was not dialled: {taken}")
             return
+        if lock.remark:
+            print(f"  note  {endpoint.name}: {lock.remark}")
         with lock:
             began = time.monotonic()
             reason = await _shake_hands(runtime, endpoint)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from enum import StrEnum
@@ -16,11 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from voice_bridge.errors import UsageError
+from voice_bridge.signals import until_signal
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
-from voice_bridge.simulator.console import Assistant as Answerer
-from voice_bridge.simulator.console import Console
+from voice_bridge.simulator.console import Answerer, Console
 from voice_bridge.simulator.kinds import KINDS
-from voice_bridge.simulator.terminal import Screen, lines
+from voice_bridge.simulator.terminal import CloudScreen, lines
 
 _KEEP = 200  # frames each session remembers: the prompt shows them as they pass
 
@@ -53,7 +52,7 @@ def cloud(
 
 async def _serve(port: int, kind: KindName, token: str | None, frames: bool, assistant: bool) -> int:
     interactive = sys.stdin.isatty()
-    screen = Screen(sys.stdout, prompting=interactive and sys.stdout.isatty())
+    screen = CloudScreen(sys.stdout, prompting=interactive and sys.stdout.isatty())
     async with contextlib.AsyncExitStack() as stack:
         answer = await _model(stack, screen) if assistant else None
         console = Console(screen, interactive=interactive, frames=frames, assistant=answer)
@@ -69,7 +68,7 @@ async def _serve(port: int, kind: KindName, token: str | None, frames: bool, ass
         return 0 if await console.run(here, lines(sys.stdin)) or interactive else 1
 
 
-async def _model(stack: contextlib.AsyncExitStack, screen: Screen) -> Answerer:
+async def _model(stack: contextlib.AsyncExitStack, screen: CloudScreen) -> Answerer:
     """The assistant, closed with the stack. Raises UsageError when no model is set up."""
     from voice_bridge.cli.assistant import Assistant  # only who asks for it pays for the SDK
     from voice_bridge.config.loader import environment
@@ -91,34 +90,9 @@ def run_until_stopped(work: Coroutine[Any, Any, int]) -> int:
     A second Ctrl-C does not cut the clean-up short, which is bounded by the work itself.
     """
     try:
-        return asyncio.run(_stoppable(work))
-    except KeyboardInterrupt:  # where the loop cannot watch signals, on Windows
+        return asyncio.run(until_signal(work, "SIGINT", "SIGTERM", "SIGHUP"))
+    except KeyboardInterrupt:  # before the loop watches for it, or when all is done
         return 0
-
-
-async def _stoppable(work: Coroutine[Any, Any, int]) -> int:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    stopped = False
-
-    def stop() -> None:
-        nonlocal stopped
-        if not stopped:
-            stopped = True
-            task.cancel()
-
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        # One that was ignored from the start stays ignored: that is what nohup asks for.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, stop)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if stopped:
-            return 0
-        raise
 
 
 def _no_port(port: int, error: OSError) -> str:

@@ -17,14 +17,14 @@ import typer
 
 from voice_bridge.cli.cloud import run_until_stopped
 from voice_bridge.cli.questions import DATA_VARIABLES, QUESTIONS, ask, find, prepare_documents
-from voice_bridge.errors import ConfigError
+from voice_bridge.errors import ConfigError, VoiceBridgeError
 from voice_bridge.simulator.cloud import HOST, VoiceCloud
 from voice_bridge.simulator.console import Console
 from voice_bridge.simulator.kinds import OFFICIAL
-from voice_bridge.simulator.messages import Disconnected, NoAnswer, SessionError, Tool
+from voice_bridge.simulator.messages import Disconnected, ListedTool, NoAnswer, SessionError
 from voice_bridge.simulator.process import BridgeEnded, BridgeProcess
-from voice_bridge.simulator.session import Session
-from voice_bridge.simulator.terminal import Screen, lines
+from voice_bridge.simulator.session import CloudSession
+from voice_bridge.simulator.terminal import CloudScreen, lines
 from voice_bridge.simulator.wording import count, describe_server
 
 DIAL_WITHIN = 30.0
@@ -35,7 +35,7 @@ NEEDED_WITHIN, WANTED_WITHIN = 20.0, 5.0
 _STAND_IN = "ws://127.0.0.1:9/demo"
 
 
-class DemoFailed(Exception):
+class DemoFailed(VoiceBridgeError):
     """The demonstration did not come to its end; the sentence says why."""
 
 
@@ -58,7 +58,7 @@ def demo(
 
 async def play(command: Sequence[str], settings: Path, *, stay: bool) -> int:
     """The demonstration with any bridge command; returns the exit status."""
-    screen = Screen(sys.stdout, prompting=stay and sys.stdout.isatty())
+    screen = CloudScreen(sys.stdout, prompting=stay and sys.stdout.isatty())
     console = Console(screen, interactive=stay)
     console.narrating = False
     # An empty list is no reason for this cloud to hang up: on a slow machine the tools come late.
@@ -119,14 +119,14 @@ async def _voice_path(cloud: VoiceCloud, bridge: BridgeProcess, say: Callable[[s
     return sum([not await ask(session, question, say, shipped=shipped) for question in QUESTIONS])
 
 
-async def _dialled(cloud: VoiceCloud) -> Session:
+async def _dialled(cloud: VoiceCloud) -> CloudSession:
     try:
         return await cloud.session(DIAL_WITHIN)
     except NoAnswer:
         raise DemoFailed(f"the bridge did not dial within {DIAL_WITHIN:g} s") from None
 
 
-async def _tools_in_time(session: Session) -> list[Tool]:
+async def _tools_in_time(session: CloudSession) -> list[ListedTool]:
     """The tools, listed anew when the bridge announces more while one of the questions lacks its tool."""
     tools = await session.ready()
     started_at = time.monotonic()
@@ -138,7 +138,7 @@ async def _tools_in_time(session: Session) -> list[Tool]:
     return tools
 
 
-async def _announcement(session: Session, patience: float) -> bool:
+async def _announcement(session: CloudSession, patience: float) -> bool:
     before = len(session.notifications)
     try:
         await session.until(lambda: len(session.notifications) > before, patience, "nothing was announced")

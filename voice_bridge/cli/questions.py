@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from voice_bridge import __version__
-from voice_bridge.simulator.messages import NoAnswer, Reply, Tool
-from voice_bridge.simulator.session import Session
+from voice_bridge.simulator.messages import ListedTool, NoAnswer, Reply
+from voice_bridge.simulator.session import CloudSession
 from voice_bridge.simulator.wording import describe_reply, milliseconds, shorten
 
 DATA_VARIABLES = {"DATABASE_URL", "DOCMIND_CHROMA_PATH", "CHROMA_URL", "DOCUMENTS_COLLECTION"}
@@ -62,7 +62,7 @@ QUESTIONS = (
 )
 
 
-async def ask(session: Session, question: Question, say: Callable[[str], None], *, shipped: bool) -> bool:
+async def ask(session: CloudSession, question: Question, say: Callable[[str], None], *, shipped: bool) -> bool:
     """Put one question to the bridge; True unless it failed.
 
     An absent tool is a failure only where it is needed; missing data only where the `shipped` data is in use.
@@ -108,7 +108,7 @@ def spoken(reply: Reply) -> str:
     return " ".join(str(data).split())
 
 
-def find(tools: Sequence[Tool], name: str) -> Tool | None:
+def find(tools: Sequence[ListedTool], name: str) -> ListedTool | None:
     """The tool of that name, also where the bridge put its server's name in front."""
     by_name = {tool.name: tool for tool in tools}
     prefixed = (tool for tool in tools if tool.name.endswith(f"_{name}"))

@@ -8,19 +8,17 @@ terminal goes, and what is too long is cut with a note that can be said aloud. P
 from __future__ import annotations
 
 import json
-import re
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Raw
 
 from voice_bridge.core.shorten import cut_text, shortened, size
 from voice_bridge.protocol import jsonrpc
-from voice_bridge.protocol.content import LeftOut, as_text
+from voice_bridge.protocol.content import JSON_STRING, LeftOut, raw_as_text, raw_blocks
 from voice_bridge.text import spoken
 
 FRAME: Final = len(b'{"jsonrpc":"2.0","id":,"result":}')
 _TOO_LARGE: Final = b'{"content":[{"type":"text","text":"The result is too large."}],"isError":true}'
-_JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
 
 def fit(result: bytes, limit: int) -> bytes:
@@ -28,7 +26,9 @@ def fit(result: bytes, limit: int) -> bytes:
     members = jsonrpc.members(result)
     if "content" not in members and "structuredContent" not in members:
         return result if len(result) <= limit else _TOO_LARGE
-    text = _clean_text("\n".join(_text(block) for block in jsonrpc.elements(members.pop("content", b"[]"))))
+    text = _clean_text(
+        "\n".join(raw_as_text(block, _line) for block in raw_blocks(members.pop("content", Raw(jsonrpc.NULL))))
+    )
     structured = Raw(_clean_json(bytes(members.pop("structuredContent", jsonrpc.NULL))))
     if bytes(structured) != jsonrpc.NULL:
         if not text:
@@ -66,16 +66,6 @@ def _assembled(text: str, members: dict[str, Raw]) -> bytes:
     return jsonrpc.dump({"content": [{"type": "text", "text": text}], **members})
 
 
-def _text(block: Raw) -> str:
-    """A content block's text; a member that does not decode costs no other, and a number stays as it was written."""
-    return as_text({name: _value(raw) for name, raw in jsonrpc.members(block).items()}, _line)
-
-
-def _value(raw: Raw) -> Any:
-    written = bytes(raw)
-    return written.decode() if written[:1] in b"-0123456789" else jsonrpc.load(raw)
-
-
 def _line(block: LeftOut) -> str:
     """What is said in place of a block that is no text."""
     named = f": {block.name}" if block.name else ""
@@ -88,6 +78,8 @@ def _line(block: LeftOut) -> str:
             return f"(a link{named})"
         case "resource":
             return f"(a file was left out{named})"
+        case "text":
+            return ""
         case "":
             return "(something unreadable was left out)"
         case other:
@@ -103,7 +95,7 @@ def _clean_text(text: str) -> str:
 
 def _clean_json(raw: bytes) -> bytes:
     """The JSON with each string as it can be said, and every other byte as it was written."""
-    return _JSON_STRING.sub(lambda string: _clean_string(string[0]), raw)
+    return JSON_STRING.sub(lambda string: _clean_string(string[0]), raw)
 
 
 def _clean_string(raw: bytes) -> bytes:

@@ -9,8 +9,19 @@ from __future__ import annotations
 from voice_bridge.simulator.cloud import VoiceCloud
 from voice_bridge.simulator.events import Attempt
 from voice_bridge.simulator.kinds import KINDS, OFFICIAL, RELAY, Kind
-from voice_bridge.simulator.messages import BadAnswer, Disconnected, Dropped, Frame, NoAnswer, Reply, SessionError, Tool
-from voice_bridge.simulator.session import Session
+from voice_bridge.simulator.messages import (
+    BadAnswer,
+    Disconnected,
+    Dropped,
+    Frame,
+    ListedTool,
+    NoAnswer,
+    Reply,
+    SessionError,
+)
+from voice_bridge.simulator.session import CloudSession
+
+Session = CloudSession  # as tests and benches still call it
 
 __all__ = [
     "KINDS",
@@ -18,14 +29,15 @@ __all__ = [
     "RELAY",
     "Attempt",
     "BadAnswer",
+    "CloudSession",
     "Disconnected",
     "Dropped",
     "Frame",
     "Kind",
+    "ListedTool",
     "NoAnswer",
     "Reply",
     "Session",
     "SessionError",
-    "Tool",
     "VoiceCloud",
 ]

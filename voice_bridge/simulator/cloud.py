@@ -28,7 +28,7 @@ from voice_bridge.simulator.events import (
 )
 from voice_bridge.simulator.kinds import OFFICIAL, Kind
 from voice_bridge.simulator.messages import BadAnswer, Disconnected, NoAnswer
-from voice_bridge.simulator.session import Session
+from voice_bridge.simulator.session import CloudSession
 
 HOST = "127.0.0.1"
 
@@ -65,12 +65,12 @@ class VoiceCloud:
         self.port = port
         self.token = token
         self.attempts: list[Attempt] = []
-        self.sessions: list[Session] = []
+        self.sessions: list[CloudSession] = []
         self._greet = greet
         self._keep = keep
         self._on_event = on_event or (lambda _event: None)
-        self._opened: asyncio.Queue[Session] = asyncio.Queue()
-        self._registered: dict[str, Session] = {}
+        self._opened: asyncio.Queue[CloudSession] = asyncio.Queue()
+        self._registered: dict[str, CloudSession] = {}
         self._count = 0
         self._refusal: tuple[int, float | None] | None = None
         self._close_after: tuple[float, int] | None = None
@@ -113,7 +113,7 @@ class VoiceCloud:
         """What a bridge gets as its MCP_ENDPOINT."""
         return f"ws://{HOST}:{self.port}/mcp/?token={quote(self.token or 'local', safe='')}"
 
-    async def session(self, timeout: float = 10) -> Session:
+    async def session(self, timeout: float = 10) -> CloudSession:
         """The next connection, in the order they came; each is handed out once. Raises NoAnswer."""
         try:
             async with asyncio.timeout(timeout):
@@ -179,7 +179,7 @@ class VoiceCloud:
             await ws.close(self.kind.bad_token, "wrong token")
             return
         self._count += 1
-        session = Session(
+        session = CloudSession(
             ws,
             self.kind,
             self._count,
@@ -204,14 +204,14 @@ class VoiceCloud:
             self._on_event(Closed(session, *await session.wait_closed()))
             session.settled.set()
 
-    async def _displace(self, token: str, session: Session) -> None:
+    async def _displace(self, token: str, session: CloudSession) -> None:
         old = self._registered.get(token)
         self._registered[token] = session
         if old is not None and old.registered:
             await old.close(1000, "displaced by a newer connection")
             await old.settled.wait()
 
-    def _forget(self, token: str, session: Session) -> None:
+    def _forget(self, token: str, session: CloudSession) -> None:
         """Clean up after a connection as the relay does: by token, whoever holds it now."""
         if session.sent_binary and self._registered.get(token) is not session:
             return  # its cleanup ran when the binary frame came
@@ -219,7 +219,7 @@ class VoiceCloud:
         if holder is not None:
             holder.registered = False
 
-    async def _play(self, session: Session) -> None:
+    async def _play(self, session: CloudSession) -> None:
         """The cloud's own conversation: the handshake, then pings for ever."""
         if not self._greet or not session.registered:
             return

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from voice_bridge.simulator.messages import Json, Tool
+from voice_bridge.simulator.messages import Json, ListedTool
 
 HELP = """\
   tools                    list the tools, asking the bridge anew
@@ -36,10 +36,10 @@ class ListTools:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallTool:
     """Call a tool."""
 
-    tool: Tool
+    tool: ListedTool
     arguments: Json
 
 
@@ -67,7 +67,7 @@ class Quit:
     """Leave."""
 
 
-Command = ListTools | Call | ShowFrames | Drop | Help | Quit
+Command = ListTools | CallTool | ShowFrames | Drop | Help | Quit
 
 WORDS = ("tools", "call", "frames", "drop", "help", "quit")
 
@@ -77,13 +77,13 @@ def needs_bridge(line: str) -> bool:
     return line.split(maxsplit=1)[0] not in ("frames", "help", "?", "quit", "exit")
 
 
-def is_command(line: str, tools: Sequence[Tool]) -> bool:
+def is_command(line: str, tools: Sequence[ListedTool]) -> bool:
     """True when the line begins with a command or a tool's name, rather than being a sentence."""
     word = line.split(maxsplit=1)[0]
     return word in (*WORDS, "?", "exit") or any(word in (tool.name, tool.spoken) for tool in tools)
 
 
-def parse(line: str, tools: Sequence[Tool]) -> Command:
+def parse(line: str, tools: Sequence[ListedTool]) -> Command:
     """The command a line stands for. Raises CommandError; the line must not be blank."""
     word, _, rest = line.strip().partition(" ")
     rest = rest.strip()
@@ -106,7 +106,7 @@ def parse(line: str, tools: Sequence[Tool]) -> Command:
     return _call(word, rest, tools)
 
 
-def usage(tool: Tool) -> str:
+def usage(tool: ListedTool) -> str:
     """A tool's name and parameters, the optional ones with a question mark: `get_datetime(timezone?)`."""
     required = _required(tool)
     return f"{tool.spoken}({', '.join(name if name in required else name + '?' for name in _properties(tool))})"
@@ -126,16 +126,16 @@ def _close_code(text: str) -> int:
     raise CommandError(f"{text} is no close code: use 1000–1003, 1007–1014, 3000–4999, or 1006 to cut the line")
 
 
-def _call(name: str, rest: str, tools: Sequence[Tool]) -> Call:
+def _call(name: str, rest: str, tools: Sequence[ListedTool]) -> CallTool:
     tool = next((tool for tool in tools if name in (tool.name, tool.spoken)), None)
     if tool is None:
         raise CommandError(_unknown(name, tools))
     if rest.startswith("{"):
-        return Call(tool, _json_arguments(rest))
-    return Call(tool, _pairs(tool, rest))
+        return CallTool(tool, _json_arguments(rest))
+    return CallTool(tool, _pairs(tool, rest))
 
 
-def _unknown(name: str, tools: Sequence[Tool]) -> str:
+def _unknown(name: str, tools: Sequence[ListedTool]) -> str:
     near = difflib.get_close_matches(name, [*WORDS, *(tool.spoken for tool in tools)], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"there is no tool or command called {name}; {hint}`tools` lists the tools, `help` the commands"
@@ -179,7 +179,7 @@ def _refuse_number(text: str) -> NoReturn:
     raise CommandError(f"{text} is no number that JSON can carry everywhere; send it as a string, in quotes")
 
 
-def _pairs(tool: Tool, text: str) -> Json:
+def _pairs(tool: ListedTool, text: str) -> Json:
     try:
         words = shlex.split(text)
     except ValueError:
@@ -195,7 +195,7 @@ def _pairs(tool: Tool, text: str) -> Json:
     return arguments
 
 
-def _example(tool: Tool) -> str:
+def _example(tool: ListedTool) -> str:
     names = _required(tool) or list(_properties(tool))[:1]
     if not names:
         return f"{tool.spoken} takes no arguments: type its name alone"
@@ -228,11 +228,11 @@ def _types(schema: object) -> set[str]:
     return types
 
 
-def _properties(tool: Tool) -> Json:
+def _properties(tool: ListedTool) -> Json:
     properties = tool.schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def _required(tool: Tool) -> list[str]:
+def _required(tool: ListedTool) -> list[str]:
     required = tool.schema.get("required")
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from voice_bridge.simulator.cloud import VoiceCloud
 from voice_bridge.simulator.commands import (
     HELP,
-    Call,
+    CallTool,
     Command,
     CommandError,
     Drop,
@@ -23,11 +23,11 @@ from voice_bridge.simulator.commands import (
 )
 from voice_bridge.simulator.events import Event, Framed, Ready
 from voice_bridge.simulator.messages import SessionError
-from voice_bridge.simulator.session import Session
-from voice_bridge.simulator.terminal import Screen
+from voice_bridge.simulator.session import CloudSession
+from voice_bridge.simulator.terminal import CloudScreen
 from voice_bridge.simulator.wording import count, describe, describe_frame, describe_reply, describe_tools
 
-Assistant = Callable[[Session, str], Awaitable[str]]
+Answerer = Callable[[CloudSession, str], Awaitable[str]]
 
 
 class Console:
@@ -42,12 +42,12 @@ class Console:
 
     def __init__(
         self,
-        screen: Screen,
+        screen: CloudScreen,
         *,
         interactive: bool,
         frames: bool = False,
         patience: float = 60,
-        assistant: Assistant | None = None,
+        assistant: Answerer | None = None,
     ) -> None:
         self.narrating = True
         self._screen = screen
@@ -100,7 +100,7 @@ class Console:
             self._all_went_well = False
             self._screen.say(str(error))
 
-    async def _bridge(self, cloud: VoiceCloud) -> Session:
+    async def _bridge(self, cloud: VoiceCloud) -> CloudSession:
         """The newest bridge that can be asked. Raises CommandError."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
@@ -115,7 +115,7 @@ class Console:
         waited, self._patience = f" within {self._patience:g} s" if self._patience else "", 0
         raise CommandError(f"no bridge is connected{waited}: start one with the line above")
 
-    async def _do(self, command: Command, session: Session | None) -> str:
+    async def _do(self, command: Command, session: CloudSession | None) -> str:
         match command:
             case Help() | Quit():
                 return HELP
@@ -127,7 +127,7 @@ class Console:
             case ListTools():
                 tools = await session.list_tools()
                 return "\n".join(filter(None, [count(len(tools), "tool"), describe_tools(tools, whole=True)]))
-            case Call(tool, arguments):
+            case CallTool(tool, arguments):
                 reply = await session.call(tool.name, arguments)
                 self._all_went_well &= reply.ok
                 return describe_reply(reply)

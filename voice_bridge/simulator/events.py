@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from websockets.datastructures import Headers
 
 from voice_bridge.simulator.messages import Dropped, Frame
-from voice_bridge.simulator.session import Session
+from voice_bridge.simulator.session import CloudSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ class Attempt:
 class Opened:
     """A bridge has connected."""
 
-    session: Session
+    session: CloudSession
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The handshake is through and the tools are known."""
 
-    session: Session
+    session: CloudSession
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The handshake did not go as it should; the sentence says how."""
 
-    session: Session
+    session: CloudSession
     why: str
 
 
@@ -46,7 +46,7 @@ class Failed:
 class Closed:
     """A connection has ended."""
 
-    session: Session
+    session: CloudSession
     code: int
     reason: str
 
@@ -63,7 +63,7 @@ class Rejected:
 class Framed:
     """A frame went over the wire."""
 
-    session: Session
+    session: CloudSession
     frame: Frame
 
 
@@ -71,7 +71,7 @@ class Framed:
 class Ignored:
     """The bridge sent something this cloud does not use."""
 
-    session: Session
+    session: CloudSession
     dropped: Dropped
 
 

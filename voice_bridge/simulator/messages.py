@@ -73,7 +73,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ListedTool:
     """A tool as the bridge lists it; `spoken` is the name after this cloud's own reduction."""
 
     name: str

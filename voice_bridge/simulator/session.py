@@ -21,9 +21,9 @@ from voice_bridge.simulator.messages import (
     Dropped,
     Frame,
     Json,
+    ListedTool,
     NoAnswer,
     Reply,
-    Tool,
     encode,
 )
 from voice_bridge.simulator.wire import Wire
@@ -33,7 +33,7 @@ _MAX_PAGES = 1000
 _NEXT_ID: Any = object()
 
 
-class Session(Wire):
+class CloudSession(Wire):
     """A live connection to one bridge.
 
     `tools` and `server_info` are from the latest handshake or listing; `notifications` and `requests` are the
@@ -55,7 +55,7 @@ class Session(Wire):
         self._on_drop = on_drop
         self.number = number
         self.kind = kind
-        self.tools: list[Tool] = []
+        self.tools: list[ListedTool] = []
         self.server_info: Json = {}
         self.notifications: deque[Json] = deque(maxlen=keep)
         self.requests: deque[Json] = deque(maxlen=keep)
@@ -72,14 +72,14 @@ class Session(Wire):
         """True while tools can be called: the handshake is through, and neither end nor relay has let go."""
         return self._ready and self.is_open and self.registered
 
-    async def ready(self, timeout: float = 30) -> list[Tool]:
+    async def ready(self, timeout: float = 30) -> list[ListedTool]:
         """The tools, once the cloud's own handshake is through. Raises NoAnswer, BadAnswer or Disconnected."""
         await self.until(lambda: self._ready or bool(self._failure), timeout, "the handshake was not finished")
         if self._failure:
             raise BadAnswer(self._failure)
         return self.tools
 
-    async def handshake(self, *, prefix: str = "") -> list[Tool]:
+    async def handshake(self, *, prefix: str = "") -> list[ListedTool]:
         """Start an MCP session down this socket, as each device does: initialize, initialized, tools/list.
 
         Ids start again from the kind's first. With a `prefix` they are strings, `<prefix>_n_1`, as the relay writes
@@ -96,7 +96,7 @@ class Session(Wire):
         self.tools = await self._read_pages(listing)
         return self.tools
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self) -> list[ListedTool]:
         """Every tool, following nextCursor to the end (MCP 2025-06-18, server/utilities/pagination)."""
         self.tools = await self._read_pages(await self._ask("tools/list", {}))
         return self.tools
@@ -227,8 +227,8 @@ class Session(Wire):
             raise BadAnswer("the answer to initialize lacks serverInfo or protocolVersion")
         self.server_info = info
 
-    async def _read_pages(self, question: _Question) -> list[Tool]:
-        tools: list[Tool] = []
+    async def _read_pages(self, question: _Question) -> list[ListedTool]:
+        tools: list[ListedTool] = []
         cursors: set[str] = set()
         while True:
             page = _result(await self._answer(question, self.kind.handshake_timeout), "tools/list")
@@ -307,12 +307,12 @@ def _result(reply: Reply, method: str) -> Json:
     return reply.result
 
 
-def _tool(entry: object, kind: Kind) -> Tool:
+def _tool(entry: object, kind: Kind) -> ListedTool:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         raise BadAnswer(f"tools/list holds an entry that is no tool: {str(entry)[:80]}")
     schema = entry.get("inputSchema")
-    return Tool(
+    return ListedTool(
         name=name,
         spoken=kind.spoken_name(name),
         description=str(entry.get("description") or ""),

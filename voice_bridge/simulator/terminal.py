@@ -17,7 +17,7 @@ PROMPT = "> "
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-class Screen:
+class CloudScreen:
     """Where the cloud speaks. On a terminal a prompt stays below what is printed."""
 
     def __init__(self, out: TextIO, *, prompting: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from voice_bridge.simulator.commands import usage
 from voice_bridge.simulator.events import Closed, Event, Failed, Framed, Ignored, Opened, Ready, Rejected
-from voice_bridge.simulator.messages import Frame, Json, Reply, Tool
+from voice_bridge.simulator.messages import Frame, Json, ListedTool, Reply
 
 LONGEST = 4000
 
@@ -50,7 +50,7 @@ def describe_frame(frame: Frame) -> str:
     return f"{'→' if frame.sent else '←'} {shorten(frame.data)}"
 
 
-def describe_tools(tools: Sequence[Tool], *, whole: bool) -> str:
+def describe_tools(tools: Sequence[ListedTool], *, whole: bool) -> str:
     """Each tool with its parameters and what it says of itself: `whole`, or its first line."""
     width = shutil.get_terminal_size((100, 24)).columns - 1
     parts = []
