@@ -22,6 +22,7 @@ from typing_extensions import TypedDict
 from servers.arithmetic.calculate import Result
 from servers.arithmetic.calculate import calculate as calculated
 from servers.arithmetic.numbers import CalculationError, Number, to_float
+from servers.arithmetic.text import quoted
 from servers.serving import answer, serve
 
 MAX_SAFE_INTEGER = 2**53 - 1
@@ -88,7 +89,7 @@ def register(server: MCPServer) -> None:
         try:
             return answer(calculation(calculated(expression)))
         except CalculationError as error:
-            raise ToolError(str(error)) from None
+            raise ToolError(f"{quoted(expression)}: {error}") from None
 
 
 def main() -> None:

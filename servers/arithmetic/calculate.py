@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from servers.arithmetic.numbers import CalculationError, Number
 from servers.arithmetic.spoken import read
-from servers.arithmetic.text import plain, quoted
+from servers.arithmetic.text import plain
 from servers.arithmetic.walk import Walk
 
 
@@ -19,11 +19,11 @@ class Result(NamedTuple):
 
 
 def calculate(sent: str) -> Result:
-    """Return the value of arithmetic in signs or words. Raises CalculationError, which quotes what was sent."""
+    """Return the value of arithmetic in signs or words, not yet rounded. Raises CalculationError."""
+    walk = Walk()
     try:
         node, notes = read(plain(sent))
-        walk = Walk()
         value, unit = walk.value(node)
-    except CalculationError as error:
-        raise CalculationError(f"{quoted(sent)}: {error}") from None
+    except RecursionError:
+        raise CalculationError("The expression is nested too deeply: split it into several calls.") from None
     return Result(value, unit, [*notes, *walk.notes])

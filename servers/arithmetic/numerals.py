@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from servers.arithmetic.numbers import Number
 
-ARABIC = r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?"
+ARABIC = r"(?>\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?)"
 """Digits, perhaps with the commas of thousands."""
 
 

@@ -12,7 +12,9 @@ from fractions import Fraction
 from servers.arithmetic.numbers import CalculationError, Number, exact
 from servers.arithmetic.numerals import ARABIC, Numeral
 
-_FORMAL = str.maketrans("壹壱贰貳弐叁參参肆伍陆陸柒捌玖拾佰仟亿點两兩〇幺", "一一二二二三三三四五六六七八九十百千億点二二零一")
+_FORMAL = str.maketrans(
+    "壹壱贰貳弐叁參参肆伍陆陸柒捌玖拾佰仟亿點两兩〇幺", "一一二二二三三三四五六六七八九十百千億点二二零一"
+)
 _DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")}
 _TENS = {"十": 10, "百": 100, "千": 1_000}
 _MYRIADS = {"万": 10**4, "億": 10**8, "兆": 10**12}
@@ -21,7 +23,7 @@ _ANY_DIGIT = "零〇一二三四五六七八九两兩壹壱贰貳弐叁參参肆
 _ANY_UNIT = "十百千万億亿兆拾佰仟"
 _NUMERAL = (
     rf"(?:(?:{ARABIC})\s?[{_ANY_UNIT}]|[{_ANY_DIGIT}十百千拾佰仟])"
-    rf"(?:[{_ANY_DIGIT}{_ANY_UNIT}]|[点點](?=[\d{_ANY_DIGIT}])|{ARABIC})*"
+    rf"(?:[{_ANY_DIGIT}{_ANY_UNIT}]|[点點](?=[\d{_ANY_DIGIT}])|{ARABIC})*+"
 )
 NUMBER = rf"(?:{_NUMERAL}|{ARABIC})"
 """An East Asian numeral or Arabic digits."""

@@ -12,21 +12,30 @@ from fractions import Fraction
 from servers.arithmetic.numbers import Number, exact
 from servers.arithmetic.numerals import ARABIC, Numeral
 
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
 _SMALL = {
     word: value
     for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen".split()
+        _words(
+            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+            "seventeen eighteen nineteen"
+        )
     )
 }
-_DECADES = dict(zip("twenty thirty forty fifty sixty seventy eighty ninety".split(), range(20, 100, 10), strict=True))
+_DECADES = dict(zip(_words("twenty thirty forty fifty sixty seventy eighty ninety"), range(20, 100, 10), strict=True))
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _MULTIPLIERS = {"hundred": 100, "dozen": 12} | _SCALES
 ORDINALS = {
     word: value
     for value, word in enumerate(
-        "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
-        "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth".split()
+        _words(
+            "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+            "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+        )
     )
 }
 _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4, "hundredth": 100, "hundredths": 100}
@@ -39,9 +48,7 @@ _RUN = re.compile(
     rf"|(?:{_LEADING}|hundred)\b)(?:(?:[\s-]+|(?<=\d))(?:and\s+)?(?:{_ATOM}|{ARABIC}(?=[\s-]?(?:{'|'.join(_SCALES)})\b))\b)*",
     re.IGNORECASE,
 )
-_POINT = re.compile(
-    rf"(?:\s+|\b)point\s+((?:(?:{'|'.join(list(_SMALL)[:10])}|oh)\b\s*)+|\d+)", re.IGNORECASE
-)
+_POINT = re.compile(rf"(?:\s+|\b)point\s+((?:(?:{'|'.join(list(_SMALL)[:10])}|oh)\b\s*)+|\d+)", re.IGNORECASE)
 _PART = re.compile(
     rf"(an?|\d+|{'|'.join(list(_SMALL)[1:])})[\s-]+({'|'.join(sorted(_PARTS, key=len, reverse=True))})\b", re.IGNORECASE
 )

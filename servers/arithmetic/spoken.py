@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from servers.arithmetic.grammar import Parser, folded
+from servers.arithmetic.calls import folded
+from servers.arithmetic.grammar import Parser
 from servers.arithmetic.numbers import CalculationError
 from servers.arithmetic.text import Plain
 from servers.arithmetic.tokens import Lexer
-from servers.arithmetic.tree import Binary, Node, Percent
+from servers.arithmetic.tree import Binary, Node
 
 _BY_COMMAND = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "increase": "+", "decrease": "-"}
 _LINKS = {
@@ -60,20 +61,12 @@ def _continued(parser: Parser, left: Node) -> Node | None:
             return _verb_last(parser, left)
         case "than":
             return _than(parser, left)
-        case "off" if isinstance(left, Percent):
-            parser.stop()
         case "into":
-            return _into(parser)
-        case "possessive" if parser.following.kind == "remainder":
+            raise parser.two_readings("a / b", "b / a")
+        case "possessive" if parser.ahead().kind == "remainder":
             parser.index += 2
             return _remainder(parser, left)
-        case "percentoff" if isinstance(left, Binary) and isinstance(left.right, Percent):
-            parser.stop()
     return None
-
-
-def _into(parser: Parser) -> Node:
-    raise parser.two_readings("a / b", "b / a")
 
 
 def _remainder(parser: Parser, node: Node) -> Node:
@@ -99,7 +92,7 @@ def _command(parser: Parser) -> Node:
     _refuse_joined(parser, links)
     parser.list_end = parser.index
     if parser.token.kind == "op":
-        parser._after_list()
+        parser.after_list()
     return _carried_out(command, links.pop(), items)
 
 
@@ -135,7 +128,7 @@ def _than(parser: Parser, left: Node) -> Node:
     right = parser.factor()
     parser.list_end = parser.index
     if parser.token.kind == "op":
-        parser._after_list()
+        parser.after_list()
     return Binary(sign, right, left)
 
 
@@ -161,8 +154,9 @@ def _list(parser: Parser, first: Node) -> Node:
         if verb.text not in _PARTICLES["と"]:
             parser.stop()
         return _and_then(parser, _folded_by(verb.text, items), verb.kind)
-    parser.stop()
-    raise AssertionError
+    raise CalculationError(
+        "It lists numbers without saying what to do with them: write 3 + 4, or say the sum of 3 and 4."
+    )
 
 
 def _folded_by(sign: str, items: list[Node]) -> Node:

@@ -52,7 +52,7 @@ _SPECIAL = (
     ("power", re.compile(rf"[的の]?\s?({NUMBER})\s?(?:次方|次幂|次冪|乗)")),
     ("times", re.compile(rf"[的の]?\s?({NUMBER})\s?倍")),
     ("tenths", re.compile(rf"({NUMBER})\s?割(?![るっりれ])")),
-    ("keep", re.compile(rf"打\s?({NUMBER})\s?折")),
+    ("keep", re.compile(rf"(?:的|打)\s?({NUMBER})\s?折")),
     ("percentage", re.compile(rf"(?:百|100)分(?:之|の)\s?({NUMBER})")),
 )
 _NAME = re.compile(r"(?:(?:math|random)\.)?([a-z_][a-z_\d]*)", re.IGNORECASE)
@@ -60,7 +60,13 @@ _WORD = re.compile(r"[^\W\d]{1,20}")
 _SIGN = re.compile(r"\*\*|//|.", re.DOTALL)
 _SIGNS = {
     **{sign: ("op", sign) for sign in "+-*/^"},
-    **{"**": ("op", "^"), "//": ("op", "//"), "%": ("sign", "%"), "!": ("bang", "factorial"), "√": ("function", "sqrt")},
+    **{
+        "**": ("op", "^"),
+        "//": ("op", "//"),
+        "%": ("sign", "%"),
+        "!": ("bang", "factorial"),
+        "√": ("function", "sqrt"),
+    },
     **{"°": ("unit", "degrees"), "º": ("unit", "degrees"), "(": ("open", "("), "[": ("open", "["), ")": ("close", ")")},
     **{"]": ("close", "]"), ",": ("comma", ","), ";": ("comma", ",")},
     **{sign: ("currency", sign) for sign in "$€£¥₩₹"},
@@ -141,10 +147,9 @@ class Lexer:
             case "tenths":
                 return Token("percentage", "", match.start(), match.end(), exact(Fraction(value_read) * 10))
             case "keep":
-                digits = str(value_read)
-                size = 10 if value_read < 10 else 100
-                if len(digits) > 3 and not isinstance(value_read, Fraction):
-                    raise self._refuse(match.start(), match.end(), "is no discount: write 打八折 or * 0.8.")
+                if not 0 < value_read < 100:
+                    raise self._refuse(match.start(), match.end(), "is no discount: write 打八折, or * 0.8.")
+                size = 10 if value_read <= 10 else 100
                 return Token("times", "", match.start(), match.end(), exact(Fraction(value_read) / size))
         return Token(kind, "", match.start(), match.end(), value_read)
 
@@ -270,7 +275,7 @@ class Lexer:
             raise self._refuse(
                 position,
                 word.end() if word else position + 1,
-                "is not understood: use digits, + - * / % ^, brackets and function names."
+                "is not understood: use digits, + - * / % ^, brackets and function names.",
             )
         kind, meaning = _SIGNS[sign]
         return Token(kind, meaning, position, position + len(sign))

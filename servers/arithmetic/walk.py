@@ -74,7 +74,7 @@ class Walk:
         units = {argument.unit for argument in arguments}
         numbers = [argument.value for argument in arguments]
         if name in _OF_ANGLES and len(arguments) == 1:
-            return Quantity(call(name, [self._angle(name, arguments[0])]))
+            return Quantity(_of_angle(name, arguments[0].value, self._angle_unit(name, arguments[0])))
         if units & ANGLES and name in ("radians", "degrees"):
             return self._converted(name, arguments)
         kept = ""
@@ -85,15 +85,12 @@ class Walk:
         self._rule(name, numbers)
         return Quantity(call(name, numbers), kept)
 
-    def _angle(self, name: str, angle: Quantity) -> Number:
-        if angle.unit == "degrees":
-            return radians(to_float(angle.value))
-        if not angle.unit:
-            written = shown(angle.value)
-            self._note(f"{name} took {written} as radians; for degrees write {name}({written}°).")
-        elif angle.unit not in ANGLES:
+    def _angle_unit(self, name: str, angle: Quantity) -> str:
+        if angle.unit and angle.unit not in ANGLES:
             raise CalculationError(f"{name} takes an angle, such as {name}(30°).")
-        return angle.value
+        if not angle.unit:
+            self._note(f"{name} took its angle in radians; for degrees write {name}(30°).")
+        return angle.unit
 
     def _converted(self, name: str, arguments: list[Quantity]) -> Quantity:
         if len(arguments) != 1 or arguments[0].unit == name:
@@ -124,6 +121,17 @@ def _whole(number: Number) -> Number:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
+def _of_angle(name: str, angle: Number, unit: str) -> Number:
+    """Return sin, cos or tan; what would be zero or infinite but for the last digit of π is so."""
+    turned = to_float(angle % 360 if unit == "degrees" else angle)
+    value = to_float(call(name, [radians(turned) if unit == "degrees" else turned]))
+    if abs(value) < 1e-15 < abs(turned):
+        return 0
+    if name == "tan" and abs(value) > 1e15:
+        raise CalculationError(f"tan is undefined for {shown(angle)} {unit or 'radians'}: change the angle.")
+    return value
+
+
 def call(name: str, arguments: list[Number]) -> Number:
     """Return what a function of the table answers. Raises CalculationError."""
     function = FUNCTIONS[name]
@@ -145,5 +153,3 @@ def call(name: str, arguments: list[Number]) -> Number:
             f"{written} does not work: check how many numbers {name} takes and whether they must be whole. Inside "
             "a function a comma separates its arguments, so write 1234 and not 1,234 there."
         ) from None
-
-

@@ -152,15 +152,16 @@ _PHRASE = re.compile(
 )
 _ALSO_FUNCTIONS = re.compile(r"(?:degrees|radians|factorial)\s*\(", re.IGNORECASE)
 _BEFORE = re.compile(
-    r"(?:\s|(?:hey|ok|okay|please|so|can you|could you|tell me|calculate|compute|evaluate|work out|what(?:'s| is| are)?"
-    r"|how much (?:is|are)|find|give me|the (?:result|answer) (?:of|to))(?![\w(])|請問|请问|请|请你|帮我|计算一下|计算|算一下|算算|算|求"
-    r"|[=:：])+",
+    r"(?:\s|[=:：]|(?:hey|ok|okay|please|so|can you|could you|tell me|calculate|compute|evaluate|work out|find|give me"
+    r"|what(?:'s| is| are)?|how much (?:is|are)|the (?:result|answer) (?:of|to))(?![\w(])"
+    r"|請問|请问|请你|请|帮我|计算一下|计算|算一下|算算|算|求)++",
     re.IGNORECASE,
 )
+# Possessive (++), because 等于多少等于多少… can be cut in very many ways.
 _AFTER = re.compile(
-    r"(?:\s|[=?？。，、]|(?<!\d)\.|\.(?=\s*$)|(?<![a-z])(?:equals?|is|makes?|please|thanks|thank you)|(?:等于|等於|是|得)?(?:多少|几|幾|什么)钱?"
-    r"|等于|等於|一共|を?計算(?:して)?(?:ください|下さい)?|(?:は|って)?(?:いくつ|いくら|何|なに|なん)(?:ですか|になりますか|でしょうか)?"
-    r"|は|ですか|(?<=[すくるう])と|(?<=[たえ])ら|,)+$",
+    r"(?:\s|[=?。、,]|(?<!\d)\.|\.(?=\s*$)|(?<![a-z])(?:equals?|is|makes?|please|thanks|thank you)"
+    r"|(?:等于|等於|是|得)?(?:多少|几|幾|什么)钱?|等于|等於|一共|を?計算(?:して)?(?:ください|下さい)?"
+    r"|(?:は|って)?(?:いくつ|いくら|何|なに|なん)(?:ですか|になりますか|でしょうか)?|は|ですか|(?<=[すくるう])と|(?<=[たえ])ら)++$",
     re.IGNORECASE,
 )
 
