@@ -40,29 +40,34 @@ class Parser(Cursor):
         return left
 
     def term(self, left: Node | None = None) -> Node:
-        only = left or self.factor()
-        node = only
+        node = last = left or self.factor()
         divided = False
         while True:
-            if self.is_sign("*", "/", "//", "mod"):
-                self.after_list()
-                sign = self.expect("op").text
-                self._operator()
-                divided = divided or sign != "*"
-            elif is_modulo(self):
-                self.expect("sign")
-                sign, divided = "mod", True
-            elif self.token.kind == "of":
-                check_share(self, node, divided)
-                self.expect("of")
-                sign = "*"
-            elif is_product(self):
-                if divided:
-                    raise self.two_readings("a / (b * c)", "(a / b) * c, as the sign of the product is left out")
-                sign = "*"
-            else:
+            sign = self._multiplying(node, last, divided)
+            if not sign:
                 return node
-            node = Binary(sign, node, self.factor())
+            divided = divided or sign != "*"
+            last = self.factor()
+            node = Binary(sign, node, last)
+
+    def _multiplying(self, node: Node, last: Node, divided: bool) -> str:
+        """Return the sign that multiplies or divides `node` next, stepping over it; nothing where there is none."""
+        if self.is_sign("*", "/", "//", "mod"):
+            self.after_list()
+            self._operator()
+            return self.expect("op").text
+        if is_modulo(self):
+            self.expect("sign")
+            return "mod"
+        if self.token.kind == "of":
+            check_share(self, node, last, divided)
+            self.expect("of")
+            return "*"
+        if not is_product(self):
+            return ""
+        if divided:
+            raise self.two_readings("a / (b * c)", "(a / b) * c, as the sign of the product is left out")
+        return "*"
 
     def factor(self) -> Node:
         if self._depth >= MAX_DEPTH:
@@ -135,9 +140,8 @@ class Parser(Cursor):
         return None
 
     def _off(self, percent: Node) -> Node:
-        """Return "20% off 80" as 80 - 20%."""
-        off = self.accept("off")
-        return Binary(off.text, self.factor(), percent) if off else percent
+        """Return "20% off 80" as (1 - 20%) * 80."""
+        return Binary("*", Binary("-", Literal(1), percent), self.factor()) if self.accept("off") else percent
 
     def _possessive(self, owner: Node) -> Node | None:
         """Return what 的 or の belongs to: 9的平方根, 80の15%, 3の2乗. None when a list or a remainder follows."""
@@ -174,7 +178,7 @@ class Parser(Cursor):
             part = Percent(part)
             change = self.accept("percentoff")
             if change:
-                return Binary(change.text, owner, part)
+                return Binary("*", owner, Binary(change.text, Literal(1), part))
         elif not isinstance(token.value, Fraction):
             self.index -= 1
             self.stop()

@@ -28,12 +28,13 @@ def is_product(cursor: Cursor) -> bool:
     return cursor.before.kind in ("number", "constant", "close", "bang", "power", "unit")
 
 
-def check_share(cursor: Cursor, node: Node, divided: bool) -> None:
+def check_share(cursor: Cursor, node: Node, last: Node, divided: bool) -> None:
     """Raise CalculationError unless what stands before "of" is a share: 20%, half, 2/3, 0.25."""
-    match node:
-        case Percent() | Literal(value=Fraction() | float()) | Binary(sign="/", left=Literal(), right=Literal()):
+    match last:
+        case Percent() | Literal(value=Fraction() | float()) if not divided:
             return
-        case Binary(sign="*") if not divided:
+    match node:
+        case Binary(sign="/", left=Literal(), right=Literal()):
             return
     raise CalculationError(
         f"{cursor.quote(cursor.before, cursor.token)} is not clear: write 20% of 80, half of 80, 2/3 of 80, or 3 * 80."

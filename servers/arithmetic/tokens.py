@@ -73,6 +73,12 @@ _SIGNS = {
 }
 
 
+_ENDS = frozenset(
+    {"number", "close", "constant", "bang", "unit", "power", "sign", "percent", "percentage", "share", "times"}
+)
+"""Tokens that can end an operand: an x behind them is a multiplication."""
+
+
 class Lexer:
     """One pass over one text; it keeps what it needs to know whether a comma parts arguments or thousands."""
 
@@ -258,7 +264,7 @@ class Lexer:
     def _is_times(self, position: int) -> bool:
         return (
             self._text[position] in "xX"
-            and self._last.kind in ("number", "close", "constant", "bang", "unit", "power")
+            and self._last.kind in _ENDS
             and bool(re.match(r"[xX](?=[\s\d(.√$-]|[a-z]+\()", self._text[position:]))
         )
 
