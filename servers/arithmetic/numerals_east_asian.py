@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from servers.arithmetic.numbers import CalculationError, Number, exact
 from servers.arithmetic.numerals import ARABIC, Numeral
+from servers.arithmetic.text import quoted
 
 _FORMAL = str.maketrans(
     "壹壱贰貳弐叁參参肆伍陆陸柒捌玖拾佰仟亿點两兩〇幺", "一一二二二三三三四五六六七八九十百千億点二二零一"
@@ -38,7 +39,7 @@ def east_asian(text: str, position: int) -> Numeral | None:
     if fraction and fraction[2] not in ("百", "100"):
         whole, below, above = (number(part) if part else 0 for part in fraction.groups())
         if below == 0:
-            raise CalculationError(f"{fraction[0]!r} divides by zero: change the divisor.")
+            raise CalculationError(f"{quoted(fraction[0])} divides by zero: change the divisor.")
         return Numeral(exact(Fraction(whole) + Fraction(above) / Fraction(below)), fraction.end())
     match = _EAST_ASIAN.match(text, position)
     return Numeral(number(match[0]), match.end()) if match else None
@@ -108,10 +109,10 @@ def _two_readings(numeral: str, unit: str, last: str) -> CalculationError:
     digit = _DIGITS.get(last) or int(last)
     next_unit = size // 10 if size <= 10_000 else size // 10_000 * 1_000
     return CalculationError(
-        f"{numeral!r} has two readings, {head + digit * next_unit} (Chinese) and {head + digit} (Japanese): send the "
-        "digits you mean."
+        f"{quoted(numeral)} has two readings, {head + digit * next_unit} (Chinese) and {head + digit} (Japanese): "
+        "send the digits you mean."
     )
 
 
 def _no_numeral(numeral: str) -> CalculationError:
-    return CalculationError(f"{numeral!r} is not one number: send it in digits, such as 12300 for 一万二千三百.")
+    return CalculationError(f"{quoted(numeral)} is not one number: send it in digits, such as 12300 for 一万二千三百.")
