@@ -25,10 +25,13 @@ def function(parser: Parser) -> Node:
     if parser.token.kind == "open":
         return _call(parser, name)
     base = _log_base(parser)
-    parser.accept("of", "possessive")
+    words = parser.plain.text[parser.before.start : parser.before.end]
+    spoken = parser.accept("of", "possessive") or " " in words
     if parser.token.kind not in _OPERANDS:
         raise CalculationError(f"{name} is a function: give it an argument in brackets, such as {name}(2).")
     operand = _argument(parser, name)
+    if spoken and parser.is_sign("*", "/") and parser.before.kind in ("number", "constant"):
+        raise parser.two_readings(f"{name}(a) {parser.token.text} b", f"{name}(a {parser.token.text} b)")
     base = base or _log_base(parser)
     return Call(name, (operand, base) if base else (operand,))
 
@@ -47,20 +50,18 @@ def _argument(parser: Parser, name: str) -> Node:
     node = parser.postfix()
     if parser.token.kind == "constant" and not parser.token.spaced:
         node = Binary("*", node, parser.postfix())
-    if parser.is_sign("^"):
-        raise parser.two_readings(f"{name}(a)^b", f"{name}(a^b)")
+    if parser.is_sign("^") or (parser.is_sign("/", "*") and parser.before.kind == "constant"):
+        raise parser.two_readings(f"{name}(a) {parser.token.text} b", f"{name}(a {parser.token.text} b)")
     return node
 
 
 def _call(parser: Parser, name: str) -> Node:
-    opened = parser.expect("open")
-    parser.operators.append(False)
-    listed = parser.accept("open") if parser.token.text == "[" and name in TAKES_LIST else None
+    opened = parser.enter()
+    listed = parser.enter() if parser.token.text == "[" and name in TAKES_LIST else None
     arguments = _arguments(parser, name)
     if listed:
-        parser.close(listed)
-    parser.operators.pop()
-    parser.close(opened)
+        parser.leave(listed)
+    parser.leave(opened)
     return Call(name, tuple(arguments))
 
 

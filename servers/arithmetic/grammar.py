@@ -10,11 +10,14 @@ from servers.arithmetic.cursor import Cursor
 from servers.arithmetic.neighbours import check_exclamation, check_share, is_modulo, is_product
 from servers.arithmetic.numbers import CalculationError
 from servers.arithmetic.text import Plain
-from servers.arithmetic.tokens import Token
+from servers.arithmetic.tokens import SUPERSCRIPTS, Token
 from servers.arithmetic.tree import Binary, Call, Constant, Literal, Measure, Negative, Node, Percent
 
 MAX_DEPTH = 64
 """Each level takes nine frames of Python's thousand."""
+
+NONE, PARALLEL, ANY = range(3)
+"""No operator yet; only behind another 的 or の, as in 4的平方加3的平方; any other."""
 
 
 class Parser(Cursor):
@@ -27,8 +30,8 @@ class Parser(Cursor):
         """Where a spoken list such as "the sum of 5 and 7" has just ended: an operator here has two readings."""
         self._sentence = sentence
         self._depth = 0
-        self.operators = [False]
-        """For each open bracket, whether an operator with no 的 or の before it has been read there."""
+        self.operators = [NONE]
+        """For each open bracket, what operators have been read there: it decides what 的 and の may belong to."""
 
     def expression(self, left: Node | None = None) -> Node:
         left = self.term(left)
@@ -81,17 +84,14 @@ class Parser(Cursor):
 
     def _factor(self) -> Node:
         if self.token.kind == "neg" or self.is_sign("+", "-"):
-            sign = self.expect("neg", "op")
-            bracketed = self.token.kind == "open"
-            operand = self.factor()
-            spoken = self.plain.text[sign.start] not in "+-"
-            if spoken and not bracketed and isinstance(operand, Binary) and operand.sign == "^":
-                raise self.two_readings("-(5^2)", "(-5)^2")
-            return operand if sign.text == "+" else Negative(operand)
+            return self._signed()
         multiple = self.accept("multiple")
         if multiple:
             self.accept("of")
             return Binary("*", Literal(multiple.value), self.factor())
+        square = self.accept("squaring")
+        if square:
+            return Binary("^", self.factor(), Literal(square.value))
         base = self.postfix()
         if self.is_sign("^"):
             self.expect("op")
@@ -99,6 +99,25 @@ class Parser(Cursor):
         if self.accept("choose"):
             return Call("comb", (base, self.postfix()))
         return base
+
+    def _signed(self) -> Node:
+        """Return -5. Raises CalculationError for minus five squared, -5的平方 and -16的平方根."""
+        sign = self.expect("neg", "op")
+        bracketed = self.token.kind == "open"
+        start = self.index
+        operand = self.factor()
+        if sign.text == "+":
+            return operand
+        spoken = self.plain.text[sign.start] != "-" or (
+            self.before.kind == "power" and self.plain.text[self.before.start] not in SUPERSCRIPTS
+        )
+        if spoken and not bracketed and isinstance(operand, Binary) and operand.sign == "^":
+            raise self.two_readings("-(5^2)", "(-5)^2")
+        if isinstance(operand, Call) and any(token.kind == "possessive" for token in self.tokens[start : self.index]):
+            if operand.name != "abs":
+                raise self.two_readings(f"-{operand.name}(a)", f"{operand.name}(-a)")
+            return Call("abs", (Negative(operand.arguments[0]),))
+        return Negative(operand)
 
     def postfix(self) -> Node:
         node = self.primary()
@@ -129,7 +148,7 @@ class Parser(Cursor):
                 self.index += 1
                 return Binary("^", node, Literal(token.value))
             case "times":
-                self._check_owner()
+                self._check_owner(node)
                 self.index += 1
                 return Binary("*", node, Literal(token.value))
             case "dozen":
@@ -150,7 +169,7 @@ class Parser(Cursor):
             return None
         self.index += 1
         if kind != "power":
-            self._check_owner()
+            self._check_owner(owner)
         token = self.token
         if kind == "function":
             self.index += 1
@@ -160,9 +179,10 @@ class Parser(Cursor):
             return Binary("^", owner, Literal(token.value))
         return self._share(owner)
 
-    def _check_owner(self) -> None:
+    def _check_owner(self, owner: Node) -> None:
         """Raise CalculationError for 100加50的一半: half of 50, or of the sum."""
-        if self.operators[-1]:
+        plain = isinstance(owner, Literal | Measure | Constant)
+        if self.operators[-1] == ANY or (self.operators[-1] == PARALLEL and not plain):
             where = self.quote(self.token, self.token)
             raise self.two_readings(f"{where} of the last number", f"{where} of everything before it")
 
@@ -218,24 +238,29 @@ class Parser(Cursor):
         return self.stop()
 
     def _bracket(self) -> Node:
-        opened = self.expect("open")
+        opened = self.enter()
         if opened.text == "[":
             raise CalculationError("A list cannot be calculated by itself: write sum([1, 2]), or brackets as ( ).")
-        self.operators.append(False)
         node = self._sentence(self)
-        self.operators.pop()
-        self.close(opened)
+        self.leave(opened)
         return node
 
-    def close(self, opened: Token) -> None:
+    def enter(self) -> Token:
+        """Step over an opening bracket: what 的 and の belong to is decided anew within it."""
+        self.operators.append(NONE)
+        return self.expect("open")
+
+    def leave(self, opened: Token) -> None:
+        """Step over the bracket that closes `opened`. Raises CalculationError when it is of the other kind."""
+        self.operators.pop()
         closed = self.expect("close")
         if (opened.text == "[") != (closed.text == "]"):
             self.index -= 1
             self.stop()
 
     def _operator(self) -> None:
-        seen = any(token.kind == "possessive" for token in self.tokens[: self.index])
-        self.operators[-1] = self.operators[-1] or not seen
+        parallel = any(token.kind in ("possessive", "power") for token in self.tokens[: self.index])
+        self.operators[-1] = max(self.operators[-1], PARALLEL if parallel else ANY)
 
     def after_list(self) -> None:
         if self.index == self.list_end:

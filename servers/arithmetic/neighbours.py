@@ -53,7 +53,7 @@ def is_modulo(cursor: Cursor) -> bool:
         if after.spaced and not percent.spaced:
             raise _percentage_or_remainder(cursor)
         return True
-    if after.kind != "op" or after.text not in "+-":
+    if after.kind != "op" or cursor.plain.text[after.start] not in "+-":
         return False
     if percent.spaced:
         if after.spaced and operand.spaced and after.text == "-":

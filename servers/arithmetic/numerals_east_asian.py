@@ -29,7 +29,7 @@ _NUMERAL = (
 NUMBER = rf"(?:{_NUMERAL}|{ARABIC})"
 """An East Asian numeral or Arabic digits."""
 _EAST_ASIAN = re.compile(_NUMERAL)
-_FRACTION = re.compile(rf"(?:({NUMBER})又)?({NUMBER})\s?分(?:之|の)\s?({NUMBER})")
+_FRACTION = re.compile(rf"(?:({NUMBER})又)?({NUMBER}|万)\s?分(?:之|の)\s?({NUMBER})")
 _AFTER_POINT = re.compile(r"(.*?)点([零一二三四五六七八九]+|\d+)([十百千万億兆]*)")
 
 
@@ -37,7 +37,7 @@ def east_asian(text: str, position: int) -> Numeral | None:
     """Return the East Asian numeral or fraction at `position`. Raises CalculationError for one with two readings."""
     fraction = _FRACTION.match(text, position)
     if fraction and fraction[2] not in ("百", "100"):
-        whole, below, above = (number(part) if part else 0 for part in fraction.groups())
+        whole, below, above = (number("一万" if part == "万" else part or "零") for part in fraction.groups())
         if below == 0:
             raise CalculationError(f"{quoted(fraction[0])} divides by zero: change the divisor.")
         return Numeral(exact(Fraction(whole) + Fraction(above) / Fraction(below)), fraction.end())

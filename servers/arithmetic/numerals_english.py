@@ -49,6 +49,7 @@ _RUN = re.compile(
     re.IGNORECASE,
 )
 _POINT = re.compile(rf"(?:\s+|\b)point\s+((?:(?:{'|'.join(list(_SMALL)[:10])}|oh)\b\s*)+|\d+)", re.IGNORECASE)
+_POINT_DIGITS = re.compile(r"\s+point\s+(\d+)\b", re.IGNORECASE)
 _PART = re.compile(
     rf"(an?|\d+|{'|'.join(list(_SMALL)[1:])})[\s-]+({'|'.join(sorted(_PARTS, key=len, reverse=True))})\b", re.IGNORECASE
 )
@@ -72,7 +73,10 @@ def english(text: str, position: int) -> Numeral | None:
 
 
 def with_part(text: str, value: Number, end: int) -> Numeral:
-    """Return the number `value` that ends at `end`, with the "and a half" that may follow it."""
+    """Return the number `value` that ends at `end`, with the "point 5" or "and a half" that may follow it."""
+    pointed = _POINT_DIGITS.match(text, end)
+    if pointed and isinstance(value, int):
+        return _scaled(text, Numeral(exact(value + Fraction(int(pointed[1]), 10 ** len(pointed[1]))), pointed.end()))
     return _with_part(text, Numeral(value, end))
 
 

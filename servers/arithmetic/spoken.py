@@ -172,13 +172,19 @@ def _verb_last(parser: Parser, left: Node) -> Node:
     right = parser.factor()
     if particle == "を" and parser.token.kind == "change":
         return Binary(parser.expect("change").text, left, right)
-    second = parser.expect("particle").text
+    second = _particle(parser)
     verb = parser.expect("op", "te")
     fits = second == "を" and verb.text in _PARTICLES.get(particle, ())
     if not fits and not (particle == "を" and second == "で" and verb.text == "/"):
         parser.index -= 1
         parser.stop()
     return _and_then(parser, Binary(verb.text, left, right), verb.kind)
+
+
+def _particle(parser: Parser) -> str:
+    """Return the particle before a verb; を is often left out, as in 1000円に10%足す."""
+    particle = parser.accept("particle")
+    return particle.text if particle else "を"
 
 
 def _and_then(parser: Parser, left: Node, kind: str) -> Node:
@@ -188,7 +194,7 @@ def _and_then(parser: Parser, left: Node, kind: str) -> Node:
         if parser.accept("remainder"):
             return _remainder(parser, left)
         right = parser.factor()
-        particle = parser.expect("particle").text
+        particle = _particle(parser)
         verb = parser.expect("op", "te")
         if (particle, verb.text) not in (("を", "+"), ("を", "-"), ("を", "*"), ("で", "/")):
             parser.stop()

@@ -32,7 +32,9 @@ class Token:
     """Whether the number may be two: "one hundred and five", or 100,200 in a list."""
 
 
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
+_FROM_SUPERSCRIPTS = str.maketrans(SUPERSCRIPTS, "0123456789+-")
+_SUPERSCRIPT = re.compile(f"[{SUPERSCRIPTS}]+")
 _DATE = re.compile(r"(?<![\d.])(?:\d{4}([-/])\d{1,2}\1\d{1,2}|\d{1,2}([-/])\d{1,2}\2\d{4})(?![\d.])")
 _DIGITS = re.compile(
     r"""(?P<radix>0x[0-9a-f]+|0b[01]+|0o[0-7]+)
@@ -49,7 +51,7 @@ _ORDINAL = rf"(\d+)(?:st|nd|rd|th)|({'|'.join(ORDINALS)})"
 _SPECIAL = (
     ("power", re.compile(rf"(?:raised\s+)?to\s+the\s+(?:{_ORDINAL})(?:\s+power)?\b", re.IGNORECASE)),
     ("root", re.compile(rf"(?:{_ORDINAL})\s+root\s+of\b", re.IGNORECASE)),
-    ("power", re.compile(rf"[的の]?\s?({NUMBER})\s?(?:次方|次幂|次冪|乗)")),
+    ("power", re.compile(rf"(?:[的の]\s?(?:负|負|マイナス|-)|[的の]?)\s?({NUMBER})\s?(?:次方|次幂|次冪|乗)")),
     ("times", re.compile(rf"[的の]?\s?({NUMBER})\s?倍")),
     ("tenths", re.compile(rf"({NUMBER})\s?割(?![るっりれ])")),
     ("keep", re.compile(rf"(?:的|打)\s?({NUMBER})\s?折")),
@@ -150,6 +152,8 @@ class Lexer:
         found = next(group for group in match.groups() if group)
         value_read: Number = ORDINALS[found.lower()] if found.lower() in ORDINALS else number(found)
         match kind:
+            case "power" if re.search("负|負|マイナス|-", match[0]):
+                return Token(kind, "", match.start(), match.end(), -value_read)
             case "tenths":
                 return Token("percentage", "", match.start(), match.end(), exact(Fraction(value_read) * 10))
             case "keep":
@@ -217,7 +221,7 @@ class Lexer:
             return replace(token, end=vulgar.end, value=exact(Fraction(token.value) + Fraction(vulgar.value)))
         part = with_part(self._text, token.value, end)
         if part.end > end:
-            return replace(token, end=part.end, value=part.value, doubt=True)
+            return replace(token, end=part.end, value=part.value, doubt=part.joined)
         return self._scaled(token)
 
     def _scaled(self, token: Token) -> Token:
@@ -269,9 +273,9 @@ class Lexer:
         )
 
     def _sign(self, position: int) -> Token:
-        superscript = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+").match(self._text, position)
+        superscript = _SUPERSCRIPT.match(self._text, position)
         if superscript:
-            digits = superscript[0].translate(_SUPERSCRIPTS)
+            digits = superscript[0].translate(_FROM_SUPERSCRIPTS)
             if re.fullmatch(r"[+-]?\d+", digits):
                 return Token("power", "", position, superscript.end(), check_size(int(digits)))
         match = _SIGN.match(self._text, position)

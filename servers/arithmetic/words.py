@@ -38,6 +38,8 @@ _ENGLISH = {
     "function abs": "absolute value of",
     "function round": "round off, rounded",
     "bang factorial": "factorial",
+    "squaring 2": "square of",
+    "squaring 3": "cube of",
     "power 2": "squared",
     "power 3": "cubed",
     "unit degrees": "degrees, degree, deg",

@@ -87,6 +87,16 @@ RIGHT = [
     ("(the sum of 5 and 7) times 2", 24),
     ("10和20的和乘以2", 60),
     ("100元打九五折", 95),
+    ("-5的绝对值", 5),
+    ("マイナス3の絶対値", 3),
+    ("10的负2次方", 0.01),
+    ("万分之一", 0.0001),
+    ("2 point 5 million", 2500000),
+    ("twelve and a half percent of 80", 10),
+    ("the cube of 4", 64),
+    ("1000円から20%引く", 800),
+    ("50から20引いて10足す", 40),
+    ("4的平方加3的平方", 25),
     ("(" * 50 + "1" + ")" * 50, 1),
 ]
 
@@ -160,6 +170,11 @@ TWO_READINGS = [
     ("negative five squared", "-(5^2)", "(-5)^2"),
     ("100加50的一半", "of the last number", "of everything before it"),
     ("3足す6の平方根", "of the last number", "of everything before it"),
+    ("5的平方加12的平方的平方根", "of the last number", "of everything before it"),
+    ("-16的平方根", "-sqrt(a)", "sqrt(-a)"),
+    ("sin of pi over 2", "sin(a) / b", "sin(a / b)"),
+    ("square root of 16 times 4", "sqrt(a) * b", "sqrt(a * b)"),
+    ("sqrt 16^2", "sqrt(a) ^ b", "sqrt(a ^ b)"),
     ("what is 3 plus 4!", "a factorial", "an exclamation"),
     ("2m * 3", "a unit", "millions"),
 ]
