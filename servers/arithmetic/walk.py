@@ -65,7 +65,6 @@ class Walk:
         right = self.value(node.right)
         if node.sign in "+-" and isinstance(node.right, Percent) and not isinstance(node.left, Percent):
             # "200 + 15%" is what a shop means by it: 15 % of the 200.
-            self._note("A percentage that is added or subtracted was taken of what stands before it.")
             right = Quantity(multiply(left.value, right.value), left.unit)
         unit = unit_of(node.sign, left, right)
         return Quantity(OPERATIONS[node.sign](left.value, right.value), unit)

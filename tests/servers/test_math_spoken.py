@@ -113,7 +113,6 @@ NOTES = [
     ("sin(30)", -0.988031624092862, "radians; for degrees write sin(30°)"),
     ("atan(1)", 0.785398163397448, "in radians"),
     ("max(1,200)", 200, "The comma in brackets was read as parting two numbers"),
-    ("200 + 15%", 230, "taken of what stands before it"),
 ]
 
 
