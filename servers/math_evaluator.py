@@ -19,9 +19,10 @@ from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from servers.arithmetic.calculate import Result
+from servers.arithmetic.calculate import calculate as calculated
 from servers.arithmetic.numbers import CalculationError, Number, to_float
-from servers.arithmetic.text import to_python
-from servers.arithmetic.walk import evaluate
+from servers.arithmetic.text import quoted
 from servers.serving import answer, serve
 
 MAX_SAFE_INTEGER = 2**53 - 1
@@ -34,9 +35,21 @@ class Calculation(TypedDict):
     status: Literal["success"]
     value: Annotated[int | float | str, Field(description="the result; text when no JSON number can hold it")]
     text: NotRequired[Annotated[str, Field(description="the result as text, when it is a very large whole number")]]
+    unit: NotRequired[Annotated[str, Field(description="the unit of the result, such as degrees or $")]]
+    note: NotRequired[Annotated[str, Field(description="the rule it was read by, where there are several: say it")]]
 
 
-def calculation(value: Number) -> Calculation:
+def calculation(result: Result) -> Calculation:
+    """Return the answer of `calculate`. Raises CalculationError when the value is not finite."""
+    shown = _rounded(result.value)
+    if result.unit:
+        shown["unit"] = result.unit
+    if result.notes:
+        shown["note"] = " ".join(result.notes)
+    return shown
+
+
+def _rounded(value: Number) -> Calculation:
     """Return `value` with at most 15 digits where it is not whole. Raises CalculationError when not finite."""
     if isinstance(value, Fraction):
         value = to_float(value)
@@ -70,12 +83,13 @@ def register(server: MCPServer) -> None:
 
         Understands + - * / // % ** and ^ (power), brackets, 15% and 10% of 80, and the functions and constants of
         Python's math and random modules: sqrt(2), log10(50), sin(pi/4), factorial(10), max(1, 200), randint(1, 6).
-        Write numbers as digits. Angles are in radians, or in degrees as sin(30°). 200 + 15% is 230.
+        Also takes English, Chinese and Japanese as spoken: twenty percent of 80, 三分之一加二, 5に7を足す.
+        Angles are in radians, or in degrees as sin(30°). 200 + 15% is 230. Say the note of an answer, too.
         """
         try:
-            return answer(calculation(evaluate(to_python(expression))))
+            return answer(calculation(calculated(expression)))
         except CalculationError as error:
-            raise ToolError(str(error)) from None
+            raise ToolError(f"{quoted(expression)}: {error}") from None
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ CONSTANTS: dict[str, Number] = {
 }
 
 TAKES_LIST = frozenset({"sum", "fsum", "prod", "min", "max", "choice", "mean"})
+"""Functions whose numbers may also come as one list: `sum([1, 2])`."""
 
 MAX_ROUND_DIGITS = 1_000
 MAX_VARIATE = 1e6
@@ -128,6 +129,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(math, name) for name in _PLAIN.split()},
     **{name: _variate(name) for name in _VARIATES.split()},
     "abs": abs,
+    "average": _mean,
     "ceiling": math.ceil,
     "choice": _choice,
     "comb": _integers(_comb),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -94,12 +93,12 @@ def _float_power(base: Number, exponent: Number) -> float:
         ) from None
 
 
-OPERATIONS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
-    ast.Add: add,
-    ast.Sub: subtract,
-    ast.Mult: multiply,
-    ast.Div: divide,
-    ast.FloorDiv: floor_divide,
-    ast.Mod: remainder,
-    ast.Pow: power,
+OPERATIONS: dict[str, Callable[[Number, Number], Number]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "//": floor_divide,
+    "mod": remainder,
+    "^": power,
 }

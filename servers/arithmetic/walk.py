@@ -1,4 +1,4 @@
-"""Evaluates arithmetic by walking its syntax tree: what has no branch here cannot run.
+"""Evaluates the tree of an expression: what has no branch here cannot run.
 
 Whole numbers and decimals are exact (`int`, `Fraction`) for as long as they stay small; functions and
 numbers written with an exponent (`1e3`) are floating point. Every operation's size is estimated before
@@ -7,153 +7,133 @@ it is carried out, because nothing can interrupt Python in the middle of a giant
 
 from __future__ import annotations
 
-import ast
-from fractions import Fraction
+from math import radians
 
-from servers.arithmetic.functions import CONSTANTS, FUNCTIONS, TAKES_LIST, nearest_name
-from servers.arithmetic.numbers import CalculationError, Number, check_size, exact, shown
+from servers.arithmetic.functions import CONSTANTS, FUNCTIONS
+from servers.arithmetic.numbers import CalculationError, Number, check_size, exact, shown, to_float
 from servers.arithmetic.operations import OPERATIONS, divide, multiply
+from servers.arithmetic.tree import Binary, Call, Constant, Literal, Measure, Negative, Node, Percent
+from servers.arithmetic.units import ANGLES, Quantity, unit_of
 
-MAX_DEPTH = 100
-
-
-def evaluate(source: str) -> Number:
-    """Return the value of Python-style arithmetic, not yet rounded.
-
-    `source` is what `text.to_python` returns. Raises CalculationError, a sentence that tells
-    the caller what to change.
-    """
-    try:
-        tree = ast.parse(source, mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise CalculationError(_syntax_sentence(source, error)) from None
-    return _Walk(source).value(tree.body, 0)
+_OF_ANGLES = frozenset({"sin", "cos", "tan"})
+_TO_ANGLES = frozenset({"asin", "acos", "atan", "atan2"})
+_KEEP_UNIT = frozenset({"abs", "max", "min", "sum", "fsum", "mean", "average", "round", "floor", "ceil", "trunc"})
 
 
-def _syntax_sentence(source: str, error: Exception) -> str:
-    if isinstance(error, MemoryError | RecursionError) or "nested" in str(error):
-        return "The expression has too many nested brackets or signs: split it into several calls."
-    where = ""
-    if isinstance(error, SyntaxError) and error.offset:
-        where = f" near {source[max(0, error.offset - 6) : error.offset + 6].strip()!r}"
-    return f"The expression cannot be read{where}: send one arithmetic expression such as 2 * (3 + 4) or sqrt(16)."
+class Walk:
+    """One pass over one tree; `notes` says by which rules it went where there is more than one."""
 
+    def __init__(self) -> None:
+        self.notes: list[str] = []
 
-class _Walk:
-    """One pass over one expression; it keeps the source only to read decimals as they were written."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source.encode()
-
-    def value(self, node: ast.expr, depth: int) -> Number:
-        if depth > MAX_DEPTH:
-            raise CalculationError(
-                f"The expression is nested more than {MAX_DEPTH} levels deep: split it into several calls."
-            )
+    def value(self, node: Node) -> Quantity:
+        """Return the value of `node`. Raises CalculationError, a sentence that says what to change."""
         match node:
-            case ast.Constant():
-                return self._literal(node)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self.value(operand, depth + 1)
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.value(operand, depth + 1)
-            case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return _call("sqrt", [self.value(operand, depth + 1)])
-            case ast.BinOp():
-                return self._binary(node, depth)
-            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="math"), attr=name):
-                return _constant(name)
-            case ast.Attribute(value=inner, attr="percent"):
-                return divide(self.value(inner, depth + 1), 100)
-            case ast.Attribute(value=inner, attr="factorial"):
-                return _call("factorial", [self.value(inner, depth + 1)])
-            case ast.Attribute(value=inner, attr="degrees"):
-                return _call("radians", [self.value(inner, depth + 1)])
-            case ast.Call(func=function, args=arguments, keywords=[]):
-                return self._call(function, arguments, depth)
-        raise CalculationError(
-            f"{_describe(node)} cannot be calculated: use numbers, + - * / // % **, brackets, and the functions "
-            "and constants of Python's math and random modules."
-        )
+            case Literal(value=number):
+                return Quantity(check_size(number) if isinstance(number, int) else number)
+            case Constant(name=name):
+                return Quantity(CONSTANTS[name])
+            case Negative(operand=operand):
+                number, unit = self.value(operand)
+                return Quantity(-number, unit)
+            case Percent(operand=operand):
+                number, unit = self.value(operand)
+                return Quantity(divide(number, 100), unit)
+            case Measure(operand=operand, unit=unit):
+                return self._measured(self.value(operand), unit)
+            case Call(name=name, arguments=arguments):
+                return self._call(name, [self.value(argument) for argument in arguments])
+            case Binary():
+                return self._binary(node)
 
-    def _literal(self, node: ast.Constant) -> Number:
-        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-            raise CalculationError(f"{_clip(repr(node.value))} is not a real number: send digits such as 1004 or 0.5.")
-        text = self._source[node.col_offset : node.end_col_offset].decode()
-        if isinstance(node.value, int) or "e" in text.lower():
-            return check_size(node.value)
-        return exact(Fraction(text.replace("_", "")))
+    def _measured(self, quantity: Quantity, unit: str) -> Quantity:
+        if quantity.unit and quantity.unit != unit:
+            raise CalculationError(f"A number cannot be in {quantity.unit} and in {unit}: send one unit.")
+        return Quantity(quantity.value, unit)
 
-    def _binary(self, node: ast.BinOp, depth: int) -> Number:
+    def _binary(self, node: Binary) -> Quantity:
         # A sum of many terms leans to the left in the tree; walking down that side costs no depth.
         chain = [node]
-        while isinstance(chain[-1].left, ast.BinOp):
+        while isinstance(chain[-1].left, Binary):
             chain.append(chain[-1].left)
-        result = self.value(chain[-1].left, depth + 1)
+        result = self.value(chain[-1].left)
         for step in reversed(chain):
-            result = self._apply(step, result, depth)
+            result = self._apply(step, result)
         return result
 
-    def _apply(self, node: ast.BinOp, left: Number, depth: int) -> Number:
-        operation = OPERATIONS.get(type(node.op))
-        if operation is None:
-            raise CalculationError("Only + - * / // % and ** (or ^) are understood between numbers.")
-        right = self.value(node.right, depth + 1)
-        if isinstance(node.op, ast.Add | ast.Sub) and _is_percent(node.right) and not _is_percent(node.left):
+    def _apply(self, node: Binary, left: Quantity) -> Quantity:
+        right = self.value(node.right)
+        if node.sign in "+-" and isinstance(node.right, Percent) and not isinstance(node.left, Percent):
             # "200 + 15%" is what a shop means by it: 15 % of the 200.
-            right = multiply(left, right)
-        return operation(left, right)
+            right = Quantity(multiply(left.value, right.value), left.unit)
+        unit = unit_of(node.sign, left, right)
+        return Quantity(OPERATIONS[node.sign](left.value, right.value), unit)
 
-    def _call(self, function: ast.expr, arguments: list[ast.expr], depth: int) -> Number:
-        match function:
-            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="math" | "random"), attr=name):
-                pass
-            case _:
-                raise CalculationError(
-                    "Only functions of Python's math and random modules can be called, such as sqrt(16)."
-                )
-        if name in TAKES_LIST and len(arguments) == 1 and isinstance(arguments[0], ast.List | ast.Tuple):
-            arguments = arguments[0].elts
-        return _call(name, [self.value(argument, depth + 1) for argument in arguments])
+    def _call(self, name: str, arguments: list[Quantity]) -> Quantity:
+        units = {argument.unit for argument in arguments}
+        numbers = [argument.value for argument in arguments]
+        if name in _OF_ANGLES and len(arguments) == 1:
+            return Quantity(_of_angle(name, arguments[0].value, self._angle_unit(name, arguments[0])))
+        if units & ANGLES and name in ("radians", "degrees"):
+            return self._converted(name, arguments)
+        kept = ""
+        if name in _KEEP_UNIT:
+            kept = self._one_unit(name, arguments)
+        elif units & ANGLES:
+            raise CalculationError(f"{name} does not take an angle: leave the unit out.")
+        self._rule(name, numbers)
+        return Quantity(call(name, numbers), kept)
 
+    def _angle_unit(self, name: str, angle: Quantity) -> str:
+        if angle.unit and angle.unit not in ANGLES:
+            raise CalculationError(f"{name} takes an angle, such as {name}(30°).")
+        if not angle.unit:
+            self._note(f"{name} took its angle in radians; for degrees write {name}(30°).")
+        return angle.unit
 
-def _is_percent(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "percent"
+    def _converted(self, name: str, arguments: list[Quantity]) -> Quantity:
+        if len(arguments) != 1 or arguments[0].unit == name:
+            raise CalculationError(f"{name} does not take {arguments[0].unit}: leave the unit or {name} out.")
+        return Quantity(call(name, [arguments[0].value]), name)
+
+    def _one_unit(self, name: str, arguments: list[Quantity]) -> str:
+        units = {argument.unit for argument in arguments[: 1 if name == "round" else None]}
+        if len(units) > 1:
+            raise CalculationError(f"{name} takes numbers of one unit only: send all of them in one.")
+        return units.pop() if units else ""
+
+    def _rule(self, name: str, numbers: list[Number]) -> None:
+        """Say by which of several customs a function goes."""
+        if name == "log" and len(numbers) == 1:
+            self._note("log is the natural logarithm, to base e; for base 10 write log10(100).")
+        elif name in _TO_ANGLES:
+            self._note(f"The result of {name} is in radians; for degrees write degrees({name}(…)).")
+        elif name == "round":
+            self._note("A half is rounded to the even neighbour: round(2.5) is 2, round(3.5) is 4.")
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self.notes and len(self.notes) < 5:
+            self.notes.append(sentence)
 
 
 def _whole(number: Number) -> Number:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _describe(node: ast.expr) -> str:
-    kind = {ast.Compare: "A comparison", ast.Lambda: "A lambda", ast.List: "A list", ast.Tuple: "A list"}
-    return kind.get(type(node), _clip(ast.unparse(node)))
+def _of_angle(name: str, angle: Number, unit: str) -> Number:
+    """Return sin, cos or tan; what would be zero or infinite but for the last digit of π is so."""
+    turned = to_float(angle % 360 if unit == "degrees" else angle)
+    value = to_float(call(name, [radians(turned) if unit == "degrees" else turned]))
+    if abs(value) < 1e-15 < abs(turned):
+        return 0
+    if name == "tan" and abs(value) > 1e15:
+        raise CalculationError(f"tan is undefined for {shown(angle)} {unit or 'radians'}: change the angle.")
+    return value
 
 
-def _clip(text: str) -> str:
-    return text if len(text) <= 40 else text[:40] + "…"
-
-
-def _constant(name: str) -> Number:
-    try:
-        return CONSTANTS[name]
-    except KeyError:
-        pass
-    if name in FUNCTIONS:
-        raise CalculationError(f"{name} is a function: give it an argument in brackets, such as {name}(2).")
-    raise CalculationError(
-        f"{_clip(name)!r} is not a known name{nearest_name(name, CONSTANTS)}: send numbers, pi, e, tau or a "
-        "function call, and digits instead of number words."
-    )
-
-
-def _call(name: str, arguments: list[Number]) -> Number:
-    function = FUNCTIONS.get(name)
-    if function is None:
-        raise CalculationError(
-            f"{_clip(name)!r} is not a known function{nearest_name(name, FUNCTIONS)}: only numeric functions of "
-            "Python's math and random modules can be called."
-        )
+def call(name: str, arguments: list[Number]) -> Number:
+    """Return what a function of the table answers. Raises CalculationError."""
+    function = FUNCTIONS[name]
     written = f"{name}({', '.join(shown(argument) for argument in arguments)})"
     try:
         try:

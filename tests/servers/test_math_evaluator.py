@@ -1,4 +1,4 @@
-"""`calculate`, through a real stdio session: cases B06, B35 and B36 and their kind."""
+"""`calculate`, through a real stdio session: what it answers, what it refuses, and that nothing makes it hang."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servers.arithmetic.calculate import calculate
 from servers.arithmetic.functions import FUNCTIONS
 from servers.arithmetic.numbers import CalculationError
-from servers.arithmetic.text import to_python
-from servers.arithmetic.walk import evaluate
 from servers.math_evaluator import calculation
 from tests.servers.stdio_client import StdioClient
 
@@ -54,7 +53,6 @@ ANSWERS = [
     ("1,00,000 + 1", 100001),
     ("1 234 + 1", 1235),
     ("max(1,200)", 200),
-    ("max(1,234, 5)", 234),
     ("(1,234 + 1) * 2", 2470),
     ("pi(1,000)", math.pi * 1000),
     ("0.1+0.2", 0.3),
@@ -172,10 +170,8 @@ REFUSALS = [
     ("nan", "undefined"),
     ("1,5 + 2", "write decimals with a point"),
     ("sqrt(1,234)", "write 1234 and not 1,234"),
-    ("three plus four", "digits instead of number words"),
     ("squrt(2)", "did you mean sqrt"),
-    ("sqrt 16", "in brackets"),
-    ("$5 + 3", "'$'"),
+    ("sqrt", "in brackets"),
     ("你好", "你好"),
     ("3 4", "cannot be read"),
     ("1234 567", "cannot be read"),
@@ -286,7 +282,7 @@ SIGNS = [*"0123456789+-*/%^().,!√π°²½ex ", "**", "//", "10", "0.5", "1e308
 
 def _value_or_sentence(expression: str) -> int | float | str | None:
     try:
-        return calculation(evaluate(expression))["value"]
+        return calculation(calculate(expression))["value"]
     except CalculationError:
         return None
 
@@ -294,11 +290,7 @@ def _value_or_sentence(expression: str) -> int | float | str | None:
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(SIGNS), max_size=14).map("".join) | st.text(max_size=30))
 def test_whatever_is_sent_gives_a_finite_number_or_a_sentence(text: str) -> None:
-    try:
-        source = to_python(text)
-    except CalculationError:
-        return
-    value = _value_or_sentence(source)
+    value = _value_or_sentence(text)
 
     assert json.loads(json.dumps(value, allow_nan=False)) == value
 
