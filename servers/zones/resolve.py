@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 
@@ -18,11 +16,19 @@ class ZoneError(Exception):
 
 @dataclass(frozen=True)
 class Zone:
-    """A time zone and the name to answer with."""
+    """A time zone and the name to answer with; empty when there is none but the offset of the day."""
 
     name: str
     tz: tzinfo
     note: str = ""
+    abbreviation: str = ""
+    """Set when it was called so, as in EDT, which is one offset and not what the place has all year."""
+    stated: timedelta | None = None
+    """The offset that the abbreviation stands for."""
+
+    def named(self, moment: datetime) -> str:
+        """Return what to call the zone at `moment`, which is in it: its name or its offset then."""
+        return self.name or offset_name(moment)
 
 
 _OFFSET = re.compile(r"(?:utc|gmt)?\s*([+-])\s*(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
@@ -41,9 +47,9 @@ def resolve(text: str) -> Zone:
         return Zone("UTC", UTC)
     if offset := _OFFSET.fullmatch(name.replace("−", "-")):
         return _fixed(name, offset)
-    if key := _iana_names().get(re.sub(r"\s+", "_", name.casefold())):
+    if key := iana_names().get(re.sub(r"\s+", "_", name.casefold())):
         return Zone(key, ZoneInfo(key))
-    if not _iana_names():
+    if not iana_names():
         raise ZoneError(
             f"{name!r} cannot be looked up: this machine has no time zone data. Ask the owner to run "
             '"pip install tzdata", or send an offset such as UTC+8.'
@@ -51,30 +57,7 @@ def resolve(text: str) -> Zone:
     return _from_place(name)
 
 
-def local() -> Zone:
-    """Return this machine's zone; it always exists, if only as an offset."""
-    chosen = os.environ.get("TZ", "").lstrip(":")
-    try:
-        now = datetime.now().astimezone()
-    except ValueError:  # the C library takes offsets of a day and more, Python does not
-        return Zone("UTC", UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
-    if chosen:
-        if key := _iana_names().get(chosen.casefold()):
-            return Zone(key, ZoneInfo(key))
-        # POSIX rules and file names are the C library's job
-        if not re.fullmatch(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[-+]?\d.*|/.*", chosen):
-            return Zone(_offset_name(now), now.tzinfo or UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
-        return Zone(_offset_name(now), now.tzinfo or UTC)
-    try:
-        key = str(Path("/etc/localtime").resolve()).rpartition("zoneinfo/")[2]
-    except OSError:
-        key = ""
-    if found := _iana_names().get(key.casefold()):
-        return Zone(found, ZoneInfo(found))
-    return Zone(_offset_name(now), now.tzinfo or UTC)
-
-
-def _offset_name(moment: datetime) -> str:
+def offset_name(moment: datetime) -> str:
     offset = moment.strftime("%z")
     return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
 
@@ -85,11 +68,11 @@ def _fixed(name: str, offset: re.Match[str]) -> Zone:
         raise ZoneError(f"{name!r} is no offset in use: they reach from UTC-12:00 to UTC+14:00.")
     delta = timedelta(hours=hours, minutes=minutes)
     tz = timezone(-delta if offset[1] == "-" else delta)
-    return Zone(_offset_name(datetime.now(tz)), tz)
+    return Zone(offset_name(datetime.now(tz)), tz)
 
 
 @cache
-def _iana_names() -> dict[str, str]:
+def iana_names() -> dict[str, str]:
     """Return IANA names by themselves in small letters; empty on a machine without time zone data."""
     return {name.casefold(): name for name in available_timezones() if _is_zone(name)}
 
