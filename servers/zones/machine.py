@@ -23,7 +23,7 @@ def local(localtime: Path = Path("/etc/localtime")) -> Zone:
     """
     chosen = os.environ.get("TZ", "").lstrip(":")
     if not chosen:
-        return _of_file(localtime) or _of_c_library()
+        return _of_file(localtime) or _of_c_library() or Zone("UTC", UTC)
     if key := iana_names().get(chosen.casefold()):
         return Zone(key, ZoneInfo(key))
     found = _of_file(Path(chosen)) if chosen.startswith("/") else None
@@ -47,7 +47,7 @@ def _of_file(path: Path) -> Zone | None:
 
 
 def _of_c_library() -> Zone | None:
-    """Return the zone of the C library, which alone knows all of POSIX's rules; None for one that Python cannot hold."""
+    """Return the zone of the C library, which knows all of POSIX's rules; None when Python cannot hold its offset."""
     if hasattr(time, "tzset"):
         time.tzset()
     try:

@@ -113,24 +113,28 @@ def zones_of_country(code: str) -> list[str]:
         # CLDR's "China" or "New_Zealand" metazone is what the whole country goes by.
         if _MOST_OF_IT.search(comment) or get_global("meta_zones").get(zone) == english:
             return [zone]
-        clocks[_clock(zone)].append(zone)
+        clocks[clock(zone)].append(zone)
     return [_usual(zones) for zones in clocks.values()]
 
 
-def zones_abbreviated(abbreviation: str) -> list[str]:
+def zones_abbreviated(abbreviation: str) -> dict[timedelta, str]:
     """Return one zone for each offset that is called so at some time of this year, such as three for CST."""
+    return {offset: _usual(zones) for offset, zones in _abbreviations(datetime.now(UTC).year).get(abbreviation, {}).items()}
+
+
+@cache
+def _abbreviations(year: int) -> dict[str, dict[timedelta, list[str]]]:
     from babel.core import get_global
 
     known = available_timezones()
-    found: dict[timedelta | None, list[str]] = defaultdict(list)
+    found: dict[str, dict[timedelta, list[str]]] = defaultdict(lambda: defaultdict(list))
     for zone in sorted(get_global("zone_territories")):
         if zone not in known:
             continue
-        for local in (moment.astimezone(ZoneInfo(zone)) for moment in _half_years()):
-            if local.tzname() == abbreviation:
-                found[local.utcoffset()].append(zone)
-                break
-    return [_usual(zones) for zones in found.values()]
+        local = (moment.astimezone(ZoneInfo(zone)) for moment in _half_years(year))
+        for name, offset in {(moment.tzname() or "", moment.utcoffset() or timedelta()) for moment in local}:
+            found[name][offset].append(zone)
+    return found
 
 
 def _usual(zones: list[str]) -> str:
@@ -177,10 +181,11 @@ def _file(name: str) -> str:
     return ""
 
 
-def _half_years() -> tuple[datetime, datetime]:
-    year = datetime.now(UTC).year
+def _half_years(year: int) -> tuple[datetime, datetime]:
     return datetime(year, 1, 15, tzinfo=UTC), datetime(year, 7, 15, tzinfo=UTC)
 
 
-def _clock(zone: str) -> tuple[timedelta, ...]:
-    return tuple(moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for moment in _half_years())
+def clock(zone: str) -> tuple[timedelta, ...]:
+    """Return the zone's offsets in the two halves of this year; zones that share them show one clock."""
+    year = datetime.now(UTC).year
+    return tuple(moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for moment in _half_years(year))

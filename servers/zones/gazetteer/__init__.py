@@ -1,0 +1,56 @@
+"""Cities by what people call them, from the GeoNames data beside this file; LICENCE.md there tells whose it is."""
+
+from __future__ import annotations
+
+import lzma
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path(__file__).with_name("cities.tsv.xz")
+RIVAL = 10
+"""Somebody may mean a place that has a tenth of the people of its namesake; London in Ontario has less."""
+
+
+class City(NamedTuple):
+    """A city, or a state of the USA; `people` are thousands."""
+
+    people: int
+    country: str
+    zone: str
+    name: str
+
+    @property
+    def label(self) -> str:
+        """What tells it from its namesakes."""
+        region = self.country[3:] or self.country
+        return self.name if self.is_state else f"{self.name}, {region}"
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is a state of the USA; its country is then written US/WA, and that of a city there US-WA."""
+        return self.country[2:3] == "/"
+
+
+def cities_called(key: str) -> list[City]:
+    """Return the cities with the folded name `key`, and the state with the code `key`, the largest first."""
+    text, wanted = _text(), f"\t{key}\t"
+    found = []
+    at = text.find(wanted)
+    while at >= 0:
+        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        people, country, zone, name, *_ = text[start:end].split("\t")
+        found.append(City(int(people), country, zone, name))
+        at = text.find(wanted, end)
+    return found
+
+
+def main_names(initial: str) -> list[str]:
+    """Return the folded main names that begin with `initial`."""
+    return [key for line in _text().splitlines() if (key := line.split("\t", 5)[4]).startswith(initial)]
+
+
+@cache
+def _text() -> str:
+    # Searched as it is: an index of it would take longer to make than most servers live to use it.
+    return lzma.decompress(FILE.read_bytes()).decode()
