@@ -5,7 +5,7 @@
 
 A line is one place, the largest first: its thousands of people, its country, its zone, its name, and the folded names
 it is looked up by, each between two tabs. A city of the USA has its state with the country (US-WA), a state itself is
-written US/WA. Cities and places that share a name with one are in it by their population; see the numbers below.
+written US/WA and also found by its code, =WA. Cities and places that share a name with one are in it by their population; see the numbers below.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def _names(place: dict[str, Any]) -> Iterator[str]:
 
 def _east_asian(name: str) -> Iterator[str]:
     for spelt in (name, _converter("t2s").convert(name), _converter("s2t").convert(name)):
-        for each in (spelt, *(spelt.removesuffix(tail).strip() for tail in TAILS if spelt.endswith(tail))):
+        tails = ("し",) if _scripts_in(spelt) == {"HIRAGANA"} else TAILS
+        for each in (spelt, *(spelt.removesuffix(tail).strip() for tail in tails if spelt.endswith(tail))):
             if len(each) > 1:
                 yield each
 
@@ -152,7 +153,7 @@ def _states() -> Iterator[Row]:
             people[place["admin1code"]][place["timezone"]] += place["population"]
     for code, state in _data("us_states.json").items():
         for zone, population in people[code].items():
-            yield Row(population, f"US/{code}", zone, state["name"], (folded(state["name"]), code))
+            yield Row(population, f"US/{code}", zone, state["name"], (folded(state["name"]), f"={code}"))
 
 
 def _rivals(rows: Iterable[Row], small: Iterable[dict[str, Any]]) -> Iterator[Row]:

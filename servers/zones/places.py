@@ -63,7 +63,8 @@ def countries() -> dict[str, str]:
     names: dict[str, str] = {}
     zones = get_global("territory_zones")
     for code, targets in get_global("territory_aliases").items():
-        if len(targets) == 1 and targets[0] in zones:
+        # Of the codes with two letters most are of states that are no more, and numbers are offsets gone wrong.
+        if len(targets) == 1 and targets[0] in zones and len(code) > 2 and code.isalpha():
             names[folded(code)] = targets[0]
     for code in zones:
         names[folded(code)] = code
@@ -117,9 +118,25 @@ def zones_of_country(code: str) -> list[str]:
     return [_usual(zones) for zones in clocks.values()]
 
 
+def country_name(code: str) -> str:
+    """Return the English name of the country with an ISO 3166 code."""
+    from babel import Locale
+
+    return str(Locale.parse("en").territories.get(code, code))
+
+
+def country_of(zone: str) -> str:
+    """Return the ISO 3166 code of the country that the zone is in; empty when it is in none."""
+    from babel.core import get_global
+
+    return str(get_global("zone_territories").get(zone, ""))
+
+
 def zones_abbreviated(abbreviation: str) -> dict[timedelta, str]:
     """Return one zone for each offset that is called so at some time of this year, such as three for CST."""
-    return {offset: _usual(zones) for offset, zones in _abbreviations(datetime.now(UTC).year).get(abbreviation, {}).items()}
+    return {
+        offset: _usual(zones) for offset, zones in _abbreviations(datetime.now(UTC).year).get(abbreviation, {}).items()
+    }
 
 
 @cache
@@ -138,8 +155,11 @@ def _abbreviations(year: int) -> dict[str, dict[timedelta, list[str]]]:
 
 
 def _usual(zones: list[str]) -> str:
-    """Return the best known of zones with one clock: zonenow.tab names the most populous place of each."""
-    return min(zones, key=lambda zone: zone not in _zones_now())
+    """Return the best known of zones with one clock: zonenow.tab names the most populous place of each.
+
+    One with summer time comes first: it is what people have in mind who say EST or AEST.
+    """
+    return min(zones, key=lambda zone: (zone not in _zones_now(), len(set(clock(zone))) == 1))
 
 
 def described(zone: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 
 class ZoneError(Exception):
@@ -47,14 +46,20 @@ def resolve(text: str) -> Zone:
         return Zone("UTC", UTC)
     if offset := _OFFSET.fullmatch(name.replace("−", "-")):
         return _fixed(name, offset)
-    if key := iana_names().get(re.sub(r"\s+", "_", name.casefold())):
-        return Zone(key, ZoneInfo(key))
     if not iana_names():
         raise ZoneError(
             f"{name!r} cannot be looked up: this machine has no time zone data. Ask the owner to run "
             '"pip install tzdata", or send an offset such as UTC+8.'
         )
-    return _from_place(name)
+    # The tables of names take a while to read, and most calls need none of them.
+    from servers.zones import lookup
+
+    # Before the IANA names, where EST has no summer time and CET has one, so that either would be taken at its word.
+    if zone := lookup.abbreviated(name):
+        return zone
+    if key := iana_names().get(re.sub(r"\s+", "_", name.casefold())):
+        return Zone(key, ZoneInfo(key))
+    return lookup.find(name)
 
 
 def offset_name(moment: datetime) -> str:
@@ -79,35 +84,3 @@ def iana_names() -> dict[str, str]:
 
 def _is_zone(name: str) -> bool:
     return name not in ("Factory", "localtime", "posixrules") and not name.startswith(("posix/", "right/"))
-
-
-def _from_place(name: str) -> Zone:
-    from servers.zones import places
-
-    key = places.folded(name)
-    if re.fullmatch(r"[A-Z]{3,5}", name) and (found := places.zones_abbreviated(name)):
-        return _only(name, found)
-    if found := list(places.cities().get(key, ())):
-        return _only(name, found)
-    if code := places.countries().get(key):
-        return _only(name, places.zones_of_country(code))
-    if official := places.metazones().get(key):
-        return _only(name, [official])
-    near = difflib.get_close_matches(key, [*places.cities(), *places.countries()], n=3, cutoff=0.75)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    raise ZoneError(
-        f"{name!r} is not a known time zone, city or country{hint}: send the IANA name of its zone, such as Asia/Tokyo "
-        "or America/Los_Angeles, or an offset such as UTC+8."
-    )
-
-
-def _only(name: str, zones: list[str]) -> Zone:
-    if len(zones) == 1:
-        try:
-            return Zone(zones[0], ZoneInfo(zones[0]))
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ZoneError(f"{zones[0]} is missing from this machine's time zone data: update tzdata.") from None
-    from servers.zones.places import described
-
-    candidates = "; ".join(described(zone) for zone in zones[:12])
-    raise ZoneError(f"{name!r} can mean several time zones: send one of {candidates}.")

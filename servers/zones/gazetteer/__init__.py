@@ -19,28 +19,20 @@ class City(NamedTuple):
     country: str
     zone: str
     name: str
-
-    @property
-    def label(self) -> str:
-        """What tells it from its namesakes."""
-        region = self.country[3:] or self.country
-        return self.name if self.is_state else f"{self.name}, {region}"
-
-    @property
-    def is_state(self) -> bool:
-        """Whether it is a state of the USA; its country is then written US/WA, and that of a city there US-WA."""
-        return self.country[2:3] == "/"
+    code: str
+    """Of the state: of a city in the USA, or of the state itself; else empty."""
+    is_state: bool
 
 
 def cities_called(key: str) -> list[City]:
-    """Return the cities with the folded name `key`, and the state with the code `key`, the largest first."""
+    """Return the cities with the folded name `key`, or the state with the code `key` such as =WA, the largest first."""
     text, wanted = _text(), f"\t{key}\t"
     found = []
     at = text.find(wanted)
     while at >= 0:
         start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-        people, country, zone, name, *_ = text[start:end].split("\t")
-        found.append(City(int(people), country, zone, name))
+        people, region, zone, name, *_ = text[start:end].split("\t")
+        found.append(City(int(people), region[:2], zone, name, region[3:], region[2:3] == "/"))
         at = text.find(wanted, end)
     return found
 

@@ -1,0 +1,169 @@
+"""Which zone a name means that is no IANA name and no offset, and what is told when it could be another."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from servers.zones import gazetteer
+from servers.zones.gazetteer import RIVAL, City
+from servers.zones.places import (
+    cities,
+    clock,
+    countries,
+    country_name,
+    country_of,
+    described,
+    folded,
+    metazones,
+    zones_abbreviated,
+    zones_of_country,
+)
+from servers.zones.resolve import Zone, ZoneError
+from servers.zones.spoken import ABBREVIATED, said
+
+_WORTH_TELLING = 1_000
+"""Thousands of people a city or state must have to be told of when a country has its name, such as Georgia."""
+
+
+def abbreviated(name: str) -> Zone | None:
+    """Return the zone of an abbreviation such as EDT; None when nobody's clock is called so.
+
+    Raises ZoneError with the candidates when several offsets are called so.
+    """
+    # In small letters longer ones are words: west, eat.
+    if not re.fullmatch(r"[A-Z]{3,5}|[a-z]{3}", name) or not (found := zones_abbreviated(name.upper())):
+        return None
+    zone = _only(name, list(found.values()))
+    if (better := ABBREVIATED.get(name.upper())) and (known := _known(better)):
+        zone = known
+    return Zone(zone.name, zone.tz, abbreviation=name.upper(), stated=next(iter(found)))
+
+
+def find(name: str) -> Zone:
+    """Return the zone of a city, a country, an abbreviation or whatever else people call one.
+
+    Raises ZoneError as `resolve` does.
+    """
+    found = _found(name)
+    if found is None and "," in name:
+        found = _in_region(*name.rsplit(",", 1))
+    if found is None:
+        raise ZoneError(_unknown(name))
+    return found
+
+
+def _found(name: str) -> Zone | None:
+    key = folded(name)
+    if people_say := said(key):
+        return _only(name, [people_say.zone], people_say.note)
+    if zone := abbreviated(name):
+        return zone
+    called = _called(name, key)
+    if code := countries().get(key):
+        return _country(name, code, called)
+    if called:
+        return _largest(name, called)
+    official = metazones().get(key)
+    return _only(name, [official]) if official else None
+
+
+def _called(name: str, key: str) -> list[City]:
+    """Return the places that are called so, the one that is meant first."""
+    called = gazetteer.cities_called(f"={name}") if re.fullmatch("[A-Z]{2}", name) else gazetteer.cities_called(key)
+    zones = cities().get(key, ())
+    # GeoNames has the names of all languages: Cancun is Changchun in one. They count where it is nobody's own name.
+    own = [city for city in called if _is_own(city, key)]
+    if own or zones:
+        called = own
+    clocks = {clock(city.zone) for city in called}
+    for zone in zones:
+        if clock(zone) not in clocks:
+            called.append(City(0, country_of(zone), zone, zone, "", False))
+    return called
+
+
+def _is_own(city: City, key: str) -> bool:
+    main = folded(city.name)
+    return not key.isascii() or city.is_state or key in main or difflib.SequenceMatcher(None, key, main).ratio() > 0.85
+
+
+def _largest(name: str, called: Sequence[City]) -> Zone:
+    first = called[0]
+    others = [city for city in called[1:] if city.people * RIVAL >= first.people or not city.people]
+    if not (told := _told(others, [clock(first.zone)])):
+        return _only(name, [first.zone])
+    return _only(name, [first.zone], f"{name} is taken as {_label(first)}; {told}.")
+
+
+def _country(name: str, code: str, called: Iterable[City]) -> Zone:
+    zones = zones_of_country(code)
+    others = [city for city in called if city.people >= _WORTH_TELLING or city.is_state or not city.people]
+    told = _told(others, [clock(zone) for zone in zones])
+    if len(zones) > 1:
+        return _only(name, zones, told)
+    return _only(name, zones, f"{name} is taken as the country {country_name(code)}; {told}." if told else "")
+
+
+def _told(others: Iterable[City], clocks: Iterable[tuple[timedelta, ...]]) -> str:
+    """Return where else it may be, one place for each clock that is not among `clocks`; empty when nowhere."""
+    seen = set(clocks)
+    told = []
+    for city in others:
+        if clock(city.zone) not in seen:
+            seen.add(clock(city.zone))
+            told.append(f"for {_label(city)}, send {city.zone}")
+    return "; ".join(told[:3])
+
+
+def _label(city: City) -> str:
+    if city.name == city.zone:
+        return city.zone
+    if city.is_state:
+        return f"the state of {city.name}"
+    return ", ".join(filter(None, (city.name, city.code, country_name(city.country))))
+
+
+def _in_region(city: str, region: str) -> Zone | None:
+    """Return the zone of "Portland, Maine", "Paris, France"; None when there is no such place in the region."""
+    key, region = folded(city), region.strip()
+    country = countries().get(folded(region))
+    states = [
+        state for wanted in (f"={region.upper()}", folded(region)) for state in gazetteer.cities_called(wanted)
+        if state.is_state
+    ]  # fmt: skip
+    found = gazetteer.cities_called(key)
+    here = [each for each in found if each.country == country or each.code in {state.code for state in states}]
+    if here and not any(each.is_state for each in here):
+        return _largest(city.strip(), here)
+    return None
+
+
+def _only(name: str, zones: Sequence[str], note: str = "") -> Zone:
+    if len(zones) > 1:
+        candidates = "; ".join([*map(described, zones[:12]), *filter(None, [note])])
+        raise ZoneError(f"{name!r} can mean several time zones: send one of {candidates}.")
+    if zone := _known(zones[0]):
+        return Zone(zone.name, zone.tz, note)
+    raise ZoneError(f"{zones[0]} is missing from this machine's time zone data: update tzdata.")
+
+
+def _known(key: str) -> Zone | None:
+    try:
+        return Zone(key, ZoneInfo(key))
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+
+
+def _unknown(name: str) -> str:
+    key = folded(name)
+    names = [*cities(), *countries(), *gazetteer.main_names(key[:1])]
+    near = list(dict.fromkeys(difflib.get_close_matches(key, names, n=5, cutoff=0.75)))[:3]
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    return (
+        f"{name!r} is not a known time zone, city or country{hint}: send the IANA name of its zone, such as Asia/Tokyo "
+        "or America/Los_Angeles, or an offset such as UTC+8."
+    )
