@@ -4,8 +4,9 @@
     python tools/make_gazetteer.py
 
 A line is one place, the largest first: its thousands of people, its country, its zone, its name, and the folded names
-it is looked up by, each between two tabs. A city of the USA has its state with the country (US-WA), a state itself is
-written US/WA and also found by its code, =WA. Cities and places that share a name with one are in it by their population; see the numbers below.
+it is looked up by, each between two tabs. A city of the USA has its state with the country (US-WA); a state itself is
+written US/WA and also found by its code, =WA. Which cities are in it, and with which of their names, is told by the
+numbers of people below; smaller places are in it when they share a name with one of these.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ SCRIPTS = {
 TAILS = ("特別市", "特别市", "特別行政區", "市", "특별자치시", "특별시", "광역시", "시")
 # Words of a time of day, which a place of that name must not answer for.
 NO_PLACES = frozenset(
-    "today tonight tomorrow yesterday noon midnight morning evening afternoon local here home hour hours oclock".split()
+    {"today", "tonight", "tomorrow", "yesterday", "noon", "midnight", "morning", "evening", "afternoon"}
+    | {"local", "here", "home", "hour", "hours", "oclock"}
 )
 
 
@@ -108,10 +110,22 @@ def _names(place: dict[str, Any]) -> Iterator[str]:
             continue
         elif scripts == {"LATIN"}:
             # Small letters are transcriptions that nobody writes, capitals alone the codes of airports.
-            if name[0].isupper() and not name.isupper() and len(folded(name)) > 3:
+            key = folded(name)
+            if name[0].isupper() and not name.isupper() and len(key) > 3 and not _mistyped(key, folded(place["name"])):
                 yield name
         elif scripts & own:
             yield name
+
+
+def _mistyped(key: str, main: str) -> bool:
+    """Whether the key is the main name less a letter: asking whether that was meant is better than to take it as meant.
+
+    A letter that stood twice is a matter of spelling: Hannover, Hanover.
+    """
+    return any(
+        key == main[:at] + main[at + 1 :] and letter not in (main[at - 1 : at], main[at + 1 : at + 2])
+        for at, letter in enumerate(main)
+    )
 
 
 def _east_asian(name: str) -> Iterator[str]:

@@ -44,7 +44,7 @@ def abbreviated(name: str) -> Zone | None:
 
 
 def find(name: str) -> Zone:
-    """Return the zone of a city, a country, an abbreviation or whatever else people call one.
+    """Return the zone of a city, a country, an official name such as Eastern Time or whatever else people call one.
 
     Raises ZoneError as `resolve` does.
     """
@@ -60,8 +60,6 @@ def _found(name: str) -> Zone | None:
     key = folded(name)
     if people_say := said(key):
         return _only(name, [people_say.zone], people_say.note)
-    if zone := abbreviated(name):
-        return zone
     called = _called(name, key)
     if code := countries().get(key):
         return _country(name, code, called)
@@ -80,10 +78,15 @@ def _called(name: str, key: str) -> list[City]:
     if own or zones:
         called = own
     clocks = {clock(city.zone) for city in called}
-    for zone in zones:
-        if clock(zone) not in clocks:
-            called.append(City(0, country_of(zone), zone, zone, "", False))
-    return called
+    called += [_city_of(zone) for zone in zones if clock(zone) not in clocks]
+    return sorted(called, key=lambda city: -city.people)
+
+
+def _city_of(zone: str) -> City:
+    """Return the city that an IANA name is made of, which is one of nobody when it is too small to be known."""
+    name = zone.rpartition("/")[2].replace("_", " ")
+    known = (city for city in gazetteer.cities_called(folded(name)) if city.zone == zone)
+    return next(known, City(0, country_of(zone), zone, name, "", False))
 
 
 def _is_own(city: City, key: str) -> bool:
@@ -92,36 +95,39 @@ def _is_own(city: City, key: str) -> bool:
 
 
 def _largest(name: str, called: Sequence[City]) -> Zone:
-    first = called[0]
-    others = [city for city in called[1:] if city.people * RIVAL >= first.people or not city.people]
-    if not (told := _told(others, [clock(first.zone)])):
+    first, *rest = called
+    known = cities().get(folded(name), ())
+    others = [city for city in rest if city.people * RIVAL >= first.people or city.zone in known]
+    if not (told := _told(others, [first])):
         return _only(name, [first.zone])
     return _only(name, [first.zone], f"{name} is taken as {_label(first)}; {told}.")
 
 
 def _country(name: str, code: str, called: Iterable[City]) -> Zone:
     zones = zones_of_country(code)
-    others = [city for city in called if city.people >= _WORTH_TELLING or city.is_state or not city.people]
-    told = _told(others, [clock(zone) for zone in zones])
+    known = cities().get(folded(name), ())
+    others = [city for city in called if city.people >= _WORTH_TELLING or city.is_state or city.zone in known]
+    told = _told(others, [City(0, code, zone, "", "", False) for zone in zones])
     if len(zones) > 1:
         return _only(name, zones, told)
     return _only(name, zones, f"{name} is taken as the country {country_name(code)}; {told}." if told else "")
 
 
-def _told(others: Iterable[City], clocks: Iterable[tuple[timedelta, ...]]) -> str:
-    """Return where else it may be, one place for each clock that is not among `clocks`; empty when nowhere."""
-    seen = set(clocks)
+def _told(others: Iterable[City], taken: Sequence[City]) -> str:
+    """Return where else it may be, one place for each clock that is not one of `taken`; empty when nowhere."""
+    clocks = {clock(city.zone) for city in taken}
+    states = {city.code for city in taken if city.is_state}
     told = []
     for city in others:
-        if clock(city.zone) not in seen:
-            seen.add(clock(city.zone))
-            told.append(f"for {_label(city)}, send {city.zone}")
+        if clock(city.zone) not in clocks:
+            clocks.add(clock(city.zone))
+            told.append(f"for {'its other part' if city.code in states else _label(city)}, send {city.zone}")
+        if city.is_state:
+            states.add(city.code)
     return "; ".join(told[:3])
 
 
 def _label(city: City) -> str:
-    if city.name == city.zone:
-        return city.zone
     if city.is_state:
         return f"the state of {city.name}"
     return ", ".join(filter(None, (city.name, city.code, country_name(city.country))))
@@ -129,17 +135,28 @@ def _label(city: City) -> str:
 
 def _in_region(city: str, region: str) -> Zone | None:
     """Return the zone of "Portland, Maine", "Paris, France"; None when there is no such place in the region."""
-    key, region = folded(city), region.strip()
-    country = countries().get(folded(region))
-    states = [
-        state for wanted in (f"={region.upper()}", folded(region)) for state in gazetteer.cities_called(wanted)
-        if state.is_state
-    ]  # fmt: skip
-    found = gazetteer.cities_called(key)
-    here = [each for each in found if each.country == country or each.code in {state.code for state in states}]
-    if here and not any(each.is_state for each in here):
+    key, country, states = folded(city), _country_called(region.strip()), _states_called(region.strip())
+
+    def is_there(code: str, state: str = "") -> bool:
+        return code == country or (code == "US" and state in states)
+
+    here = [each for each in gazetteer.cities_called(key) if not each.is_state and is_there(each.country, each.code)]
+    if here:
         return _largest(city.strip(), here)
+    nickname = said(key)
+    if nickname and (country_of(nickname.zone) == country or (states and country_of(nickname.zone) == "US")):
+        return _only(city.strip(), [nickname.zone], nickname.note)
     return None
+
+
+def _country_called(region: str) -> str:
+    people_say = said(folded(region))
+    return countries().get(folded(region)) or (country_of(people_say.zone) if people_say else "")
+
+
+def _states_called(region: str) -> set[str]:
+    called = [*gazetteer.cities_called(f"={region.upper()}"), *gazetteer.cities_called(folded(region))]
+    return {state.code for state in called if state.is_state}
 
 
 def _only(name: str, zones: Sequence[str], note: str = "") -> Zone:

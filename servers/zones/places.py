@@ -1,6 +1,6 @@
 """Which zones a city, a country or an abbreviation means, from CLDR (babel) and the tz database's own tables.
 
-Nothing here is a list kept by hand: cities and countries are CLDR's names in five languages, what part of a country a
+What no table tells is in spoken.py; here cities and countries are CLDR's names in five languages, what part of a country a
 zone covers and which zone covers most of it is told by the comments of the tz database's zone.tab.
 """
 
@@ -17,6 +17,7 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 LANGUAGES = ("en", "ja", "zh", "zh_Hant", "ko")
 _CONTINENTS = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/")
+_COMPASS = ("Australia/North", "Australia/South", "Australia/West")
 _MOST_OF_IT = re.compile(r"^most of|\(mainland\)|\(peninsula\)")
 
 
@@ -41,7 +42,7 @@ def cities() -> dict[str, tuple[str, ...]]:
         if zone in known and zone.startswith(_CONTINENTS):
             names[folded(zone.rpartition("/")[2])].add(zone)
     for alias, zone in get_global("zone_aliases").items():
-        if zone in known and alias.startswith(_CONTINENTS):
+        if zone in known and alias.startswith(_CONTINENTS) and alias not in _COMPASS:
             names[folded(alias.rpartition("/")[2])].add(zone)
     for language in LANGUAGES:
         for zone, texts in Locale.parse(language).time_zones.items():
@@ -63,8 +64,8 @@ def countries() -> dict[str, str]:
     names: dict[str, str] = {}
     zones = get_global("territory_zones")
     for code, targets in get_global("territory_aliases").items():
-        # Of the codes with two letters most are of states that are no more, and numbers are offsets gone wrong.
-        if len(targets) == 1 and targets[0] in zones and len(code) > 2 and code.isalpha():
+        # Of the others with two letters the states are no more, and a number is rather an offset gone wrong.
+        if len(targets) == 1 and targets[0] in zones and (code == "UK" or (len(code) > 2 and code.isalpha())):
             names[folded(code)] = targets[0]
     for code in zones:
         names[folded(code)] = code

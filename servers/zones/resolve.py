@@ -69,10 +69,10 @@ def offset_name(moment: datetime) -> str:
 
 def _fixed(name: str, offset: re.Match[str]) -> Zone:
     hours, minutes = int(offset[2]), int(offset[3] or 0)
-    if hours > 14 or minutes > 59:
+    delta = timedelta(hours=hours, minutes=minutes) * (-1 if offset[1] == "-" else 1)
+    if minutes > 59 or not timedelta(hours=-12) <= delta <= timedelta(hours=14):
         raise ZoneError(f"{name!r} is no offset in use: they reach from UTC-12:00 to UTC+14:00.")
-    delta = timedelta(hours=hours, minutes=minutes)
-    tz = timezone(-delta if offset[1] == "-" else delta)
+    tz = timezone(delta)
     return Zone(offset_name(datetime.now(tz)), tz)
 
 

@@ -19,15 +19,13 @@ _SAID = {
     "America/Winnipeg": "Manitoba",
     "America/Regina": "Saskatchewan",
     "America/Halifax": "Nova Scotia|New Brunswick",
-    "Europe/London": "UK|Britain|Great Britain|England|Scotland|Wales|Northern Ireland",
+    "Europe/London": "Britain|Great Britain|England|Scotland|Wales|Northern Ireland",
     "Europe/Amsterdam": "Holland",
     "Europe/Prague": "Czech Republic",
-    "Europe/Istanbul": "Turkey",
     "Europe/Skopje": "Macedonia",
     "Asia/Dubai": "UAE|U.A.E.|Emirates|GST",
     "Asia/Riyadh": "KSA",
     "Asia/Seoul": "Korea",
-    "Asia/Shanghai": "PRC|China Standard",
     "Asia/Yangon": "Burma",
     "Asia/Kuala_Lumpur": "MYT",
     "Asia/Singapore": "SGT",
@@ -48,12 +46,15 @@ _SAID_OF_TWO = {
     "Quebec": ("America/Toronto", "the province and the city of Canada", "its far east", "America/Blanc-Sablon"),
     "Newfoundland": ("America/St_Johns", "the island", "Labrador", "America/Goose_Bay"),
     "Victoria": ("Australia/Melbourne", "the state of Australia", "Victoria in Canada", "America/Vancouver"),
-    "Samoa": ("Pacific/Apia", "the country", "American Samoa", "Pacific/Pago_Pago"),
+    "Bali": ("Asia/Makassar", "the island of Indonesia", "Bali in India", "Asia/Kolkata"),
 }
-ABBREVIATED = {"HST": "Pacific/Honolulu"} | {
-    name: zone for zone in ("CET", "EET", "WET", "MET") for name in (zone, zone.replace("T", "ST"))
+ABBREVIATED = {
+    "HST": "Pacific/Honolulu",
+    **dict.fromkeys(("CET", "CEST", "MET", "MEST"), "Europe/Brussels"),
+    **dict.fromkeys(("EET", "EEST"), "Europe/Athens"),
+    **dict.fromkeys(("WET", "WEST"), "Europe/Lisbon"),
 }
-"""Zones of abbreviations that are used in very different countries, which the tz database has a zone for."""
+"""Zones of abbreviations that very different countries use; the last ones are the tz database's own choice."""
 
 
 class Said(NamedTuple):
