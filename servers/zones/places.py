@@ -1,7 +1,7 @@
 """Which zones a city, a country or an abbreviation means, from CLDR (babel) and the tz database's own tables.
 
-What no table tells is in spoken.py; here cities and countries are CLDR's names in five languages, what part of a country a
-zone covers and which zone covers most of it is told by the comments of the tz database's zone.tab.
+Cities and countries are CLDR's names in five languages; what part of a country a zone covers and which zone covers
+most of it is told by the comments of the tz database's zone.tab. What no table tells is in spoken.py.
 """
 
 from __future__ import annotations

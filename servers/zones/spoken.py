@@ -14,7 +14,6 @@ _SAID = {
     "America/Los_Angeles": "PT|LA|L.A.|SF|Vegas|Bay Area|Silicon Valley|US West|US West Coast|US Pacific|Western US"
     "|Pacific US|West Coast",
     "America/Anchorage": "AKT",
-    "Pacific/Honolulu": "HT",
     "America/Edmonton": "Alberta",
     "America/Winnipeg": "Manitoba",
     "America/Regina": "Saskatchewan",
