@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from babel.core import get_global
 from opencc import OpenCC
 
-from servers.zones.gazetteer import FILE, RIVAL
+from servers.zones.gazetteer import FILE, is_rival
 from servers.zones.places import folded
 
 WITH_EVERY_NAME = 200_000
@@ -177,7 +177,8 @@ def _rivals(rows: Iterable[Row], small: Iterable[dict[str, Any]]) -> Iterator[Ro
         for key in row.keys:
             largest[key] = max(largest.get(key, 0), row.population)
     for place in small:
-        if 0 < largest.get(folded(place["name"]), 0) <= place["population"] * RIVAL:
+        of = largest.get(folded(place["name"]))
+        if of and is_rival(place["population"] // 1000, of // 1000):
             yield _row(place)._replace(keys=(folded(place["name"]),))
 
 

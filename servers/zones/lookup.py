@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from servers.zones import gazetteer
-from servers.zones.gazetteer import RIVAL, City
+from servers.zones.gazetteer import City, is_rival
 from servers.zones.places import (
     cities,
     clock,
@@ -96,7 +96,7 @@ def _is_own(city: City, key: str) -> bool:
 def _largest(name: str, called: Sequence[City]) -> Zone:
     first, *rest = called
     known = cities().get(folded(name), ())
-    others = [city for city in rest if city.people * RIVAL >= first.people or city.zone in known]
+    others = [city for city in rest if is_rival(city.people, first.people) or city.zone in known]
     if not (told := _told(others, [first])):
         return _only(name, [first.zone])
     return _only(name, [first.zone], f"{name} is taken as {_label(first)}; {told}.")
@@ -106,9 +106,9 @@ def _country(name: str, code: str, called: Iterable[City]) -> Zone:
     zones = zones_of_country(code)
     known = cities().get(folded(name), ())
     others = [city for city in called if city.people >= _WORTH_TELLING or city.is_state or city.zone in known]
-    told = _told(others, [City(0, code, zone, "", "", False) for zone in zones])
     if len(zones) > 1:
-        return _only(name, zones, told)
+        return _only(name, zones, _told(others, []))
+    told = _told(others, [City(0, code, zones[0], "", "", False)])
     return _only(name, zones, f"{name} is taken as the country {country_name(code)}; {told}." if told else "")
 
 

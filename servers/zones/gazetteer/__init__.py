@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE = Path(__file__).with_name("cities.tsv.xz")
-RIVAL = 10
-"""Somebody may mean a place that has a tenth of the people of its namesake; London in Ontario has less."""
+_RIVAL = 50
+_RIVALS_SHARE = 10
 
 
 class City(NamedTuple):
@@ -35,6 +35,14 @@ def cities_called(key: str) -> list[City]:
         found.append(City(int(people), region[:2], zone, name, region[3:], region[2:3] == "/"))
         at = text.find(wanted, end)
     return found
+
+
+def is_rival(people: int, of: int) -> bool:
+    """Return whether somebody may mean a place with so many thousands of people by the name of one that has `of`.
+
+    Nobody means London in Ontario, which has a twentieth of London's, nor Geneva in Illinois, a town.
+    """
+    return people >= _RIVAL and people * _RIVALS_SHARE >= of
 
 
 def main_names(initial: str) -> list[str]:
