@@ -32,7 +32,7 @@ from servers.zones.places import folded
 
 WITH_EVERY_NAME = 200_000
 WITH_MAIN_NAMES = 100_000
-"""From here on a city has its own name and the East Asian ones."""
+"""From here on a city has its main name and the East Asian ones, and so has every capital."""
 BUDGET = 300_000
 """Bytes of the file that is made."""
 EAST_ASIAN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL"})
@@ -69,12 +69,13 @@ def main() -> None:
     """Write the file and tell what is in it."""
     places = sorted(_data("cities15000.json").values(), key=lambda place: (-place["population"], place["geonameid"]))
     capitals = {(country["iso"], folded(country["capital"])) for country in _data("countries.json").values()}
-    large, small = [], []
-    for place in places:
-        is_capital = (place["countrycode"], folded(place["name"])) in capitals
-        (large if is_capital or place["population"] >= WITH_MAIN_NAMES else small).append(place)
-    rows = [_row(place) for place in large] + list(_states())
-    rows += _rivals(rows, small)
+
+    def is_large(place: dict[str, Any]) -> bool:
+        name = place["countrycode"], folded(place["name"])
+        return place["population"] >= WITH_MAIN_NAMES or name in capitals
+
+    rows = [_row(place) for place in places if is_large(place)] + list(_states())
+    rows += _rivals(rows, (place for place in places if not is_large(place)))
     rows.sort(key=lambda row: (-row.population, row.country, row.name))
     data = lzma.compress("".join(row.line() for row in rows).encode(), preset=9 | lzma.PRESET_EXTREME)
     if len(data) > BUDGET:
