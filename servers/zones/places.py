@@ -13,7 +13,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from zoneinfo import TZPATH, ZoneInfo, available_timezones
+from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 LANGUAGES = ("en", "ja", "zh", "zh_Hant", "ko")
 _CONTINENTS = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/")
@@ -207,6 +207,13 @@ def _half_years(year: int) -> tuple[datetime, datetime]:
 
 
 def clock(zone: str) -> tuple[timedelta, ...]:
-    """Return the zone's offsets in the two halves of this year; zones that share them show one clock."""
+    """Return the zone's offsets in the two halves of this year; zones that share them show one clock.
+
+    Empty for a zone that this machine's time zone data is too old to have.
+    """
     year = datetime.now(UTC).year
-    return tuple(moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for moment in _half_years(year))
+    try:
+        tz = ZoneInfo(zone)
+    except ZoneInfoNotFoundError:
+        return ()
+    return tuple(moment.astimezone(tz).utcoffset() or timedelta() for moment in _half_years(year))

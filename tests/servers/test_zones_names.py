@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -192,6 +194,19 @@ def test_two_zones_for_one_time_are_told(clock: StdioClient) -> None:
 @pytest.mark.parametrize("offset", ["UTC-13", "UTC-12:30", "UTC+14:30", "+0960"])
 def test_an_offset_that_nobody_has_is_refused(clock: StdioClient, offset: str) -> None:
     assert "no offset in use" in clock.fail("get_datetime", timezone=offset)
+
+
+def test_a_city_in_a_zone_that_the_machine_lacks_is_told(tmp_path: Path) -> None:
+    (tmp_path / "tzdata").mkdir()
+    (tmp_path / "tzdata" / "__init__.py").write_text("raise ImportError('no tzdata here')")
+    (tmp_path / "zones" / "Europe").mkdir(parents=True)
+    london = importlib.resources.files("tzdata").joinpath("zoneinfo", "Europe", "London").read_bytes()
+    (tmp_path / "zones" / "Europe" / "London").write_bytes(london)
+    settings = {"PYTHONPATH": str(tmp_path), "PYTHONTZPATH": str(tmp_path / "zones"), "TZ": "Europe/London"}
+    with StdioClient("-m", "servers.clock", env=settings) as client:
+        assert client.call("get_datetime", timezone="Manchester, UK").data["timezone"] == "Europe/London"
+        assert "update tzdata" in client.fail("get_datetime", timezone="Seattle")
+        assert "update tzdata" in client.fail("get_datetime", timezone="Portland")
 
 
 def test_the_gazetteer_is_whole() -> None:
