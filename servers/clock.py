@@ -8,7 +8,7 @@ from pathlib import Path
 if not __package__:  # run as a script: its own folder must not shadow other modules
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, NotRequired
 
 from mcp.server.mcpserver import MCPServer
@@ -18,8 +18,9 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from servers.serving import answer, serve
-from servers.zones.moments import parse
-from servers.zones.resolve import Zone, ZoneError, local, resolve
+from servers.zones.machine import local
+from servers.zones.moments import parse, shown_in
+from servers.zones.resolve import Zone, ZoneError, resolve
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -44,17 +45,18 @@ def moment(timezone: str | None, at: str | None, at_timezone: str | None) -> Mom
     """
     zone = resolve(timezone) if timezone else local()
     if not at:
-        return _shown(datetime.now(zone.tz), zone, zone.note)
-    given, source, note = parse(at, resolve(at_timezone) if at_timezone else local())
+        return _shown(datetime.now(UTC), zone)
+    given, source, note = parse(at, resolve(at_timezone) if at_timezone else None)
     try:
-        answered = _shown(given.astimezone(zone.tz), zone, note)
+        answered = _shown(given, zone, note)
     except OverflowError:
         raise ZoneError(f"{at!r} is outside of the years that can be converted.") from None
-    answered["converted_from"] = f"{given.replace(tzinfo=None).isoformat(' ', 'seconds')} {source.name}"
+    answered["converted_from"] = f"{given.replace(tzinfo=None).isoformat(' ', 'seconds')} {source.named(given)}"
     return answered
 
 
-def _shown(local_time: datetime, zone: Zone, note: str) -> Moment:
+def _shown(moment: datetime, zone: Zone, note: str = "") -> Moment:
+    local_time, zone, target_note = shown_in(moment, zone)
     offset = local_time.strftime("%z")
     shown: Moment = {
         "datetime": local_time.isoformat(timespec="seconds"),
@@ -62,10 +64,11 @@ def _shown(local_time: datetime, zone: Zone, note: str) -> Moment:
         "time": local_time.time().isoformat(timespec="seconds"),
         "weekday": WEEKDAYS[local_time.weekday()],
         "utc_offset": f"{offset[:3]}:{offset[3:5]}",
-        "timezone": zone.name,
+        "timezone": zone.named(local_time),
     }
-    if note:
-        shown["note"] = note
+    # Both zones may be the same one, whose note is told once.
+    if notes := " ".join(dict.fromkeys(filter(None, (note, target_note)))):
+        shown["note"] = notes
     return shown
 
 

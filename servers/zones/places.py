@@ -1,7 +1,7 @@
 """Which zones a city, a country or an abbreviation means, from CLDR (babel) and the tz database's own tables.
 
-Nothing here is a list kept by hand: cities and countries are CLDR's names in five languages, what part of a country a
-zone covers and which zone covers most of it is told by the comments of the tz database's zone.tab.
+Cities and countries are CLDR's names in five languages; what part of a country a zone covers and which zone covers
+most of it is told by the comments of the tz database's zone.tab. What no table tells is in spoken.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from zoneinfo import TZPATH, ZoneInfo, available_timezones
+from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 LANGUAGES = ("en", "ja", "zh", "zh_Hant", "ko")
 _CONTINENTS = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/")
+_COMPASS = ("Australia/North", "Australia/South", "Australia/West")
 _MOST_OF_IT = re.compile(r"^most of|\(mainland\)|\(peninsula\)")
 
 
@@ -41,7 +42,7 @@ def cities() -> dict[str, tuple[str, ...]]:
         if zone in known and zone.startswith(_CONTINENTS):
             names[folded(zone.rpartition("/")[2])].add(zone)
     for alias, zone in get_global("zone_aliases").items():
-        if zone in known and alias.startswith(_CONTINENTS):
+        if zone in known and alias.startswith(_CONTINENTS) and alias not in _COMPASS:
             names[folded(alias.rpartition("/")[2])].add(zone)
     for language in LANGUAGES:
         for zone, texts in Locale.parse(language).time_zones.items():
@@ -63,7 +64,8 @@ def countries() -> dict[str, str]:
     names: dict[str, str] = {}
     zones = get_global("territory_zones")
     for code, targets in get_global("territory_aliases").items():
-        if len(targets) == 1 and targets[0] in zones:
+        # Of the others with two letters the states are no more, and a number is rather an offset gone wrong.
+        if len(targets) == 1 and targets[0] in zones and (code == "UK" or (len(code) > 2 and code.isalpha())):
             names[folded(code)] = targets[0]
     for code in zones:
         names[folded(code)] = code
@@ -113,29 +115,52 @@ def zones_of_country(code: str) -> list[str]:
         # CLDR's "China" or "New_Zealand" metazone is what the whole country goes by.
         if _MOST_OF_IT.search(comment) or get_global("meta_zones").get(zone) == english:
             return [zone]
-        clocks[_clock(zone)].append(zone)
+        clocks[clock(zone)].append(zone)
     return [_usual(zones) for zones in clocks.values()]
 
 
-def zones_abbreviated(abbreviation: str) -> list[str]:
+def country_name(code: str) -> str:
+    """Return the English name of the country with an ISO 3166 code."""
+    from babel import Locale
+
+    return str(Locale.parse("en").territories.get(code, code))
+
+
+def country_of(zone: str) -> str:
+    """Return the ISO 3166 code of the country that the zone is in; empty when it is in none."""
+    from babel.core import get_global
+
+    return str(get_global("zone_territories").get(zone, ""))
+
+
+def zones_abbreviated(abbreviation: str) -> dict[timedelta, str]:
     """Return one zone for each offset that is called so at some time of this year, such as three for CST."""
+    return {
+        offset: _usual(zones) for offset, zones in _abbreviations(datetime.now(UTC).year).get(abbreviation, {}).items()
+    }
+
+
+@cache
+def _abbreviations(year: int) -> dict[str, dict[timedelta, list[str]]]:
     from babel.core import get_global
 
     known = available_timezones()
-    found: dict[timedelta | None, list[str]] = defaultdict(list)
+    found: dict[str, dict[timedelta, list[str]]] = defaultdict(lambda: defaultdict(list))
     for zone in sorted(get_global("zone_territories")):
         if zone not in known:
             continue
-        for local in (moment.astimezone(ZoneInfo(zone)) for moment in _half_years()):
-            if local.tzname() == abbreviation:
-                found[local.utcoffset()].append(zone)
-                break
-    return [_usual(zones) for zones in found.values()]
+        local = (moment.astimezone(ZoneInfo(zone)) for moment in _half_years(year))
+        for name, offset in {(moment.tzname() or "", moment.utcoffset() or timedelta()) for moment in local}:
+            found[name][offset].append(zone)
+    return found
 
 
 def _usual(zones: list[str]) -> str:
-    """Return the best known of zones with one clock: zonenow.tab names the most populous place of each."""
-    return min(zones, key=lambda zone: zone not in _zones_now())
+    """Return the best known of zones with one clock: zonenow.tab names the most populous place of each.
+
+    One with summer time comes first: it is what people have in mind who say EST or AEST.
+    """
+    return min(zones, key=lambda zone: (zone not in _zones_now(), len(set(clock(zone))) == 1))
 
 
 def described(zone: str) -> str:
@@ -177,10 +202,18 @@ def _file(name: str) -> str:
     return ""
 
 
-def _half_years() -> tuple[datetime, datetime]:
-    year = datetime.now(UTC).year
+def _half_years(year: int) -> tuple[datetime, datetime]:
     return datetime(year, 1, 15, tzinfo=UTC), datetime(year, 7, 15, tzinfo=UTC)
 
 
-def _clock(zone: str) -> tuple[timedelta, ...]:
-    return tuple(moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for moment in _half_years())
+def clock(zone: str) -> tuple[timedelta, ...]:
+    """Return the zone's offsets in the two halves of this year; zones that share them show one clock.
+
+    Empty for a zone that this machine's time zone data is too old to have.
+    """
+    year = datetime.now(UTC).year
+    try:
+        tz = ZoneInfo(zone)
+    except ZoneInfoNotFoundError:
+        return ()
+    return tuple(moment.astimezone(tz).utcoffset() or timedelta() for moment in _half_years(year))

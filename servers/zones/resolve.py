@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from voice_bridge.errors import VoiceBridgeError
 
@@ -20,11 +17,19 @@ class ZoneError(VoiceBridgeError):
 
 @dataclass(frozen=True)
 class Zone:
-    """A time zone and the name to answer with."""
+    """A time zone and the name to answer with; empty when there is none but the offset of the day."""
 
     name: str
     tz: tzinfo
     note: str = ""
+    abbreviation: str = ""
+    """Set when it was called so, as in EDT, which is one offset and not what the place has all year."""
+    stated: timedelta | None = None
+    """The offset that the abbreviation stands for."""
+
+    def named(self, moment: datetime) -> str:
+        """Return what to call the zone at `moment`, which is in it: its name or its offset then."""
+        return self.name or offset_name(moment)
 
 
 _OFFSET = re.compile(r"(?:utc|gmt)?\s*([+-])\s*(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
@@ -43,90 +48,41 @@ def resolve(text: str) -> Zone:
         return Zone("UTC", UTC)
     if offset := _OFFSET.fullmatch(name.replace("−", "-")):
         return _fixed(name, offset)
-    if key := _iana_names().get(re.sub(r"\s+", "_", name.casefold())):
-        return Zone(key, ZoneInfo(key))
-    if not _iana_names():
+    if not iana_names():
         raise ZoneError(
             f"{name!r} cannot be looked up: this machine has no time zone data. Ask the owner to run "
             '"pip install tzdata", or send an offset such as UTC+8.'
         )
-    return _from_place(name)
+    # The tables of names take a while to read, and most calls need none of them.
+    from servers.zones import lookup
+
+    # Before the IANA names, where EST has no summer time and CET has one, so that either would be taken at its word.
+    if zone := lookup.abbreviated(name):
+        return zone
+    if key := iana_names().get(re.sub(r"\s+", "_", name.casefold())):
+        return Zone(key, ZoneInfo(key))
+    return lookup.find(name)
 
 
-def local() -> Zone:
-    """Return this machine's zone; it always exists, if only as an offset."""
-    chosen = os.environ.get("TZ", "").lstrip(":")
-    try:
-        now = datetime.now().astimezone()
-    except ValueError:  # the C library takes offsets of a day and more, Python does not
-        return Zone("UTC", UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
-    if chosen:
-        if key := _iana_names().get(chosen.casefold()):
-            return Zone(key, ZoneInfo(key))
-        # POSIX rules and file names are the C library's job
-        if not re.fullmatch(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[-+]?\d.*|/.*", chosen):
-            return Zone(_offset_name(now), now.tzinfo or UTC, f"TZ is {chosen!r}, which is no time zone; UTC is used.")
-        return Zone(_offset_name(now), now.tzinfo or UTC)
-    try:
-        key = str(Path("/etc/localtime").resolve()).rpartition("zoneinfo/")[2]
-    except OSError:
-        key = ""
-    if found := _iana_names().get(key.casefold()):
-        return Zone(found, ZoneInfo(found))
-    return Zone(_offset_name(now), now.tzinfo or UTC)
-
-
-def _offset_name(moment: datetime) -> str:
+def offset_name(moment: datetime) -> str:
     offset = moment.strftime("%z")
     return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
 
 
 def _fixed(name: str, offset: re.Match[str]) -> Zone:
     hours, minutes = int(offset[2]), int(offset[3] or 0)
-    if hours > 14 or minutes > 59:
+    delta = timedelta(hours=hours, minutes=minutes) * (-1 if offset[1] == "-" else 1)
+    if minutes > 59 or not timedelta(hours=-12) <= delta <= timedelta(hours=14):
         raise ZoneError(f"{name!r} is no offset in use: they reach from UTC-12:00 to UTC+14:00.")
-    delta = timedelta(hours=hours, minutes=minutes)
-    tz = timezone(-delta if offset[1] == "-" else delta)
-    return Zone(_offset_name(datetime.now(tz)), tz)
+    tz = timezone(delta)
+    return Zone(offset_name(datetime.now(tz)), tz)
 
 
 @cache
-def _iana_names() -> dict[str, str]:
+def iana_names() -> dict[str, str]:
     """Return IANA names by themselves in small letters; empty on a machine without time zone data."""
     return {name.casefold(): name for name in available_timezones() if _is_zone(name)}
 
 
 def _is_zone(name: str) -> bool:
     return name not in ("Factory", "localtime", "posixrules") and not name.startswith(("posix/", "right/"))
-
-
-def _from_place(name: str) -> Zone:
-    from servers.zones import places
-
-    key = places.folded(name)
-    if re.fullmatch(r"[A-Z]{3,5}", name) and (found := places.zones_abbreviated(name)):
-        return _only(name, found)
-    if found := list(places.cities().get(key, ())):
-        return _only(name, found)
-    if code := places.countries().get(key):
-        return _only(name, places.zones_of_country(code))
-    if official := places.metazones().get(key):
-        return _only(name, [official])
-    near = difflib.get_close_matches(key, [*places.cities(), *places.countries()], n=3, cutoff=0.75)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    raise ZoneError(
-        f"{name!r} is not a known time zone, city or country{hint}: send the IANA name of its zone, such as Asia/Tokyo "
-        "or America/Los_Angeles, or an offset such as UTC+8."
-    )
-
-
-def _only(name: str, zones: list[str]) -> Zone:
-    if len(zones) == 1:
-        try:
-            return Zone(zones[0], ZoneInfo(zones[0]))
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ZoneError(f"{zones[0]} is missing from this machine's time zone data: update tzdata.") from None
-    from servers.zones.places import described
-
-    candidates = "; ".join(described(zone) for zone in zones[:12])
-    raise ZoneError(f"{name!r} can mean several time zones: send one of {candidates}.")
