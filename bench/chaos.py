@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psutil
 
-from voice_bridge.simulator import OFFICIAL, Disconnected, NoAnswer, Reply, Session, SessionError, VoiceCloud
+from voice_bridge.simulator import OFFICIAL, CloudSession, Disconnected, NoAnswer, Reply, SessionError, VoiceCloud
 from voice_bridge.simulator.events import Event, Failed, Ignored
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
@@ -89,7 +89,7 @@ class Load:
 
     def __init__(self, cloud: VoiceCloud, tally: Tally, random: random.Random) -> None:
         self._cloud, self._tally, self._random = cloud, tally, random
-        self.session: Session | None = None
+        self.session: CloudSession | None = None
         self.over = asyncio.Event()
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class Load:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.over.wait(), PAUSE)
 
-    async def _call(self, session: Session) -> None:
+    async def _call(self, session: CloudSession) -> None:
         tool, arguments, wanted = self._question(session)
         meta = {"progressToken": f"p{self._random.random()}"} if self._random.random() < 0.2 else None
         try:
@@ -126,7 +126,7 @@ class Load:
         else:
             self._judge(tool, wanted, reply)
 
-    def _question(self, session: Session) -> tuple[str, Json, str | None]:
+    def _question(self, session: CloudSession) -> tuple[str, Json, str | None]:
         """A tool, its arguments, and the text of the answer where it is known."""
         names = [tool.name for tool in session.tools if not tool.name.endswith("crash")] or ["echo"]
         if self._random.random() < 0.005:
@@ -178,7 +178,7 @@ class Storm:
         with suppress(SessionError, psutil.Error, ProcessLookupError):  # it was gone before it could be harmed
             await harm
 
-    def _session(self) -> Session:
+    def _session(self) -> CloudSession:
         session = self._random.choice(list(self._loads.values())).session
         if session is None:
             raise Disconnected("not connected yet")
@@ -312,7 +312,7 @@ async def _calm(loads: Mapping[VoiceCloud, Load], tally: Tally, when: str) -> No
             tally.fault(f"{when} there is no answer from {', '.join(sorted(missing))}")
 
 
-async def _silent(session: Session) -> set[str]:
+async def _silent(session: CloudSession) -> set[str]:
     """The servers whose own tools cannot be called; each is known by the name in its tools' descriptions."""
     missing = set(SERVERS)
     tools = await session.list_tools()

@@ -39,7 +39,7 @@ async def observe() -> None:
 
 async def main(path: Path) -> None:
     """Runs the bridge on a settings file until a signal ends it."""
-    bridge = Bridge(config.load(path), lambda: config.load(path), [log.Reader()])
+    bridge = Bridge(config.load(path), lambda: config.load(path), [log.LogReader()])
     async with asyncio.TaskGroup() as tasks:
         observer = tasks.create_task(observe())
         await bridge.run()

@@ -66,7 +66,7 @@ SUBJECTS = [
 ]
 
 
-class Session:
+class ServerUnderTest:
     """A child with the handshake done; ended after PATIENCE whatever happens."""
 
     def __init__(self, subject: Subject, data: str) -> None:
@@ -125,7 +125,7 @@ def measure(runs: int, calls: int) -> None:
     with tempfile.TemporaryDirectory() as data:
         for run in range(runs + 1):
             for subject in SUBJECTS:
-                session = Session(subject, data)
+                session = ServerUnderTest(subject, data)
                 if run:  # the first round only warms the disk's cache
                     subject.starts.append(session.start)
                 if run == runs:

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from voice_bridge.simulator import OFFICIAL, NoAnswer, Session, SessionError, VoiceCloud
+from voice_bridge.simulator import OFFICIAL, CloudSession, NoAnswer, SessionError, VoiceCloud
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 from bench.chart import Panel, chart  # noqa: E402 - also when run as a script
@@ -67,7 +67,7 @@ async def live(cloud: VoiceCloud, wear: Wear) -> None:
                 await session.close(random.choice(CODES), "soak")
 
 
-async def _call(session: Session, wear: Wear) -> None:
+async def _call(session: CloudSession, wear: Wear) -> None:
     """Now and then the one that makes its server crash: as often as keeps pace with the redials."""
     share = wear.done["redials"] / wear.redials
     crashes = [tool.name for tool in session.tools if tool.name.endswith("crash")]

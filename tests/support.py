@@ -1,4 +1,4 @@
-"""What the tests of the upper floors share: settings files, a real hub, a real bridge process, a cable that can be cut.
+"""What tests of the upper floors share: settings files, a real runtime, a real bridge process, a cable to be cut.
 
 Nothing here stands in for a part of the bridge: children are real processes, clouds and cables real loopback sockets.
 """
@@ -75,11 +75,11 @@ def load(
 async def running(
     folder: Path, servers: Mapping[str, Json], **bridge: Any
 ) -> AsyncIterator[tuple[Runtime, LocalClient]]:
-    """A hub with these servers, settled once, and a client of all of them."""
-    async with Runtime(load(folder, servers, **bridge), readers=[log.Reader()]) as hub:
-        assert await hub.settled(20)
-        with hub.local_client() as client:
-            yield hub, client
+    """A runtime with these servers, settled once, and a client of all of them."""
+    async with Runtime(load(folder, servers, **bridge), readers=[log.LogReader()]) as runtime:
+        assert await runtime.settled(20)
+        with runtime.local_client() as client:
+            yield runtime, client
 
 
 def said(result: Json) -> str:

@@ -20,7 +20,7 @@ import pytest_asyncio
 
 from tests.support import ROOT, Bridge, Json, running, said, write_settings
 from voice_bridge.errors import CallError
-from voice_bridge.simulator import OFFICIAL, Reply, Session, VoiceCloud
+from voice_bridge.simulator import OFFICIAL, CloudSession, Reply, VoiceCloud
 
 INSTALLED = ROOT / ".cache" / "other-servers"
 NODE, PYTHON = INSTALLED / "node", INSTALLED / "python" / "bin"
@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(bool(MISSING), reason=f"not installed (make other-servers): {', '.join(MISSING)}"),
 ]
-Voice = tuple[Session, Bridge, Path]
+Voice = tuple[CloudSession, Bridge, Path]
 
 
 def npx(package: str, *args: str, **more: object) -> Json:
@@ -228,7 +228,7 @@ def updated(uri: str) -> Json:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
 
 
-async def toggled_on(session: Session, tool: str) -> None:
+async def toggled_on(session: CloudSession, tool: str) -> None:
     """The switch may be on from an earlier test; then it is turned off and on."""
     for _ in range(2):
         if "Started" in (await session.call(tool)).text:
@@ -236,7 +236,7 @@ async def toggled_on(session: Session, tool: str) -> None:
     raise AssertionError(f"{tool} does not start")
 
 
-async def noticed(session: Session, fits: Callable[[Json], object]) -> None:
+async def noticed(session: CloudSession, fits: Callable[[Json], object]) -> None:
     await session.until(lambda: any(fits(note) for note in session.notifications), 15, "the notice did not come")
 
 
@@ -336,7 +336,7 @@ async def test_server_everything_is_used_over_its_remote_transports_and_outlived
     everything_remote: EverythingRemote, tmp_path: Path
 ) -> None:
     """When it comes back it answers the old session with 400, where the specification has 404."""
-    async with running(tmp_path, {"far": everything_remote.entry}) as (hub, client):
+    async with running(tmp_path, {"far": everything_remote.entry}) as (runtime, client):
         assert {tool["name"] for tool in await client.tools()} == EVERY_TOOL.keys() - ASKING
         assert is_image(await client.call("get-tiny-image", {}))
         await everything_remote.kill()
@@ -349,4 +349,4 @@ async def test_server_everything_is_used_over_its_remote_transports_and_outlived
                 except CallError:
                     await asyncio.sleep(0.05)
         assert said(answer) == "Echo: again"
-        assert hub.statuses()[0].restarts >= 1
+        assert runtime.statuses()[0].restarts >= 1

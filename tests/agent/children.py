@@ -1,4 +1,4 @@
-"""A `ToolSource` over one real stdio server, without the hub: the loop's tests need no more."""
+"""A `ToolSource` over one real stdio server, without the runtime: the loop's tests need no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`voice-bridge agent` and piped `voice-bridge chat`, as a shell runs them, with real servers behind the hub."""
+"""`voice-bridge agent` and piped `voice-bridge chat`, as a shell runs them, with real servers behind the runtime."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Both eras of MCP through one hub: the SDK's own client in its modes, real child servers of each kind.
+"""Both eras of MCP through one runtime: the SDK's own client in its modes, real child servers of each kind.
 
-The client's two streams are joined to the hub as a cloud's socket would be: what it writes is a frame to the hub, what
-the hub delivers is a frame to it. Nothing else stands between them.
+The client's two streams are joined to it as a cloud's socket would be: what the client writes is a frame to the runtime,
+what the runtime delivers is a frame to the client. Nothing else stands between them.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprec
 
 
 class Wire:
-    """A transport of the SDK's client that ends in the hub."""
+    """A transport of the SDK's client that ends in the runtime."""
 
-    def __init__(self, hub: Runtime, view: View) -> None:
-        self._hub, self._view = hub, view
+    def __init__(self, runtime: Runtime, view: View) -> None:
+        self._hub, self._view = runtime, view
         self.received: list[bytes] = []
         self.sent: list[bytes] = []
         self._group: TaskGroup | None = None
@@ -84,10 +84,10 @@ class Wire:
 
 
 class House:
-    """A hub with some of the children, all ready."""
+    """A runtime with some of the children, all ready."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
 
     @classmethod
     @asynccontextmanager
@@ -95,13 +95,13 @@ class House:
         servers = {
             name: ServerSettings(name=name, command=sys.executable, args=CHILDREN[name], cwd=ROOT) for name in names
         }
-        async with asyncio.timeout(LONGEST), Runtime(Settings(servers=servers)) as hub:
-            assert await hub.settled(LONGEST)
-            assert {status.state for status in hub.statuses()} == {"ready"}, hub.statuses()
-            yield cls(hub)
+        async with asyncio.timeout(LONGEST), Runtime(Settings(servers=servers)) as runtime:
+            assert await runtime.settled(LONGEST)
+            assert {status.state for status in runtime.statuses()} == {"ready"}, runtime.statuses()
+            yield cls(runtime)
 
     def wire(self, **view: Any) -> Wire:
-        return Wire(self.hub, View("cloud", tuple(self.hub.router.peers.servers), **view))
+        return Wire(self.runtime, View("cloud", tuple(self.runtime.router.peers.servers), **view))
 
 
 def text(result: types.CallToolResult) -> str:
@@ -174,7 +174,7 @@ async def test_progress_and_cancellation_pass_to_servers_of_every_kind(mode: str
 
             while text(await client.call_tool(count)) == "0":
                 await asyncio.sleep(0.01)
-    assert house.hub.router.peers.pending.items() == []
+    assert house.runtime.router.peers.pending.items() == []
 
 
 @pytest.mark.parametrize("mode", BOTH_ERAS)
@@ -228,7 +228,7 @@ async def test_a_new_client_is_told_of_changes_by_new_and_old_servers() -> None:
             assert await anext(changes) == ToolsListChanged()
             await client.call_tool("touch", {"uri": "note://two"})
 
-        await until(lambda: not house.hub.router.peers.servers[ServerKey("new")].subscribers)
+        await until(lambda: not house.runtime.router.peers.servers[ServerKey("new")].subscribers)
     assert not any(b"notifications/resources/updated" in data and b"note://two" in data for data in wire.received)
 
 
@@ -313,7 +313,7 @@ async def test_each_side_sees_only_its_own_era() -> None:
     assert not any("io.modelcontextprotocol" in json.dumps(message) for message in calls)
 
 
-async def test_both_eras_are_served_side_by_side_on_one_hub() -> None:
+async def test_both_eras_are_served_side_by_side_in_one_runtime() -> None:
     async with (
         House.of("old", "new") as house,
         Client(house.wire(), mode="legacy") as old,
@@ -335,7 +335,7 @@ async def test_both_eras_are_served_side_by_side_on_one_hub() -> None:
 
 async def test_a_client_that_breaks_off_ends_its_subscriptions_and_calls_at_the_servers() -> None:
     async with House.of("new") as house:
-        wire, router = house.wire(), house.hub.router
+        wire, router = house.wire(), house.runtime.router
         async with (
             Client(wire, mode="auto") as client,
             anyio.create_task_group() as group,
@@ -362,10 +362,10 @@ async def test_a_new_server_that_restarts_is_discovered_and_listened_to_again() 
 
     async with House.of("new") as house, Client(house.wire(), mode="legacy", message_handler=handle) as client:
         await client.subscribe_resource("note://one")
-        (status,) = house.hub.statuses()
+        (status,) = house.runtime.statuses()
         assert status.pid is not None
         psutil.Process(status.pid).kill()
         await until(lambda: status.restarts == 1 and status.state == "ready")
-        assert house.hub.router.peers.servers[ServerKey("new")].modern
+        assert house.runtime.router.peers.servers[ServerKey("new")].modern
         await client.call_tool("touch", {"uri": "note://one"})
         await until(lambda: heard == ["note://one"])

@@ -27,7 +27,7 @@ from tests.support import (
     write_settings,
     zombies,
 )
-from voice_bridge.simulator import OFFICIAL, Session, VoiceCloud
+from voice_bridge.simulator import OFFICIAL, CloudSession, VoiceCloud
 
 QUIET = replace(OFFICIAL, ping_every=None)
 WRAPPER: Json = {"command": "sh", "args": ["-c", f"{sys.executable} {CHILDREN} tree; true"]}
@@ -56,7 +56,7 @@ def cloud_of() -> VoiceCloud:
     return VoiceCloud(QUIET, token=TOKEN)
 
 
-async def usable(cloud: VoiceCloud, timeout: float = 20) -> Session:
+async def usable(cloud: VoiceCloud, timeout: float = 20) -> CloudSession:
     session = await cloud.session(timeout)
     await session.ready(timeout)
     return session

@@ -1,4 +1,4 @@
-"""Several tokens in one process, each with its own view (B24); two bridges never fight over one."""
+"""Several tokens in one process, each with its own view; two bridges never fight over one."""
 
 from __future__ import annotations
 

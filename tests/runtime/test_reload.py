@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import Bridge, Json, child, eventually, write_settings
-from voice_bridge.simulator import Session, VoiceCloud
+from voice_bridge.simulator import CloudSession, VoiceCloud
 
 
 def save(folder: Path, servers: Json, endpoints: Json | None = None, **bridge: Any) -> None:
@@ -18,15 +18,15 @@ def save(folder: Path, servers: Json, endpoints: Json | None = None, **bridge: A
     os.replace(new, folder / "mcp_settings.json")
 
 
-async def names(session: Session) -> list[str]:
+async def names(session: CloudSession) -> list[str]:
     return [tool.name for tool in await session.list_tools()]
 
 
-async def pid(session: Session, tool: str) -> str:
+async def pid(session: CloudSession, tool: str) -> str:
     return (await session.call(tool)).text
 
 
-async def becomes(session: Session, wanted: list[str]) -> None:
+async def becomes(session: CloudSession, wanted: list[str]) -> None:
     async with asyncio.timeout(10):
         while await names(session) != wanted:
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The hub with real children: each misbehaves in its own way, and only its own callers ever notice."""
+"""The runtime with real children: each misbehaves in its own way, and only its own callers ever notice."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def start(client: LocalClient, tool: str, **arguments: object) -> asyncio.Task[J
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 async def test_a_child_with_bad_manners_is_still_understood(tmp_path: Path, modes: list[str], text: str | None) -> None:
-    async with running(tmp_path, {"s": child(*modes)}) as (hub, client):
-        before = hub.statuses()[0].pid
+    async with running(tmp_path, {"s": child(*modes)}) as (runtime, client):
+        before = runtime.statuses()[0].pid
         for _ in range(3):
             heard = said(await client.call("t", {}, timeout=5))
             assert heard == text or (text is None and len(heard) > 4_999_000)
         assert said(await client.call("echo", {"text": "a\u2028\u0085😀\0"}, timeout=5)) == "a\u2028\u0085😀\0"
         assert {"t", "echo", "sleep"} <= {tool["name"] for tool in await client.tools()}
-        assert hub.statuses()[0].pid == before
+        assert runtime.statuses()[0].pid == before
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ async def test_an_answer_that_cannot_be_used_fails_alone_and_says_why(
 ) -> None:
     tool = "rpcerror" if modes == ["rpcerror"] else "t"
     modes = [] if modes == ["rpcerror"] else modes
-    async with running(tmp_path, {"odd": child(*modes)}, maxMessageBytes=65_536) as (hub, client):
-        before, beside = hub.statuses()[0].pid, start(client, "sleep", s=0.3)
+    async with running(tmp_path, {"odd": child(*modes)}, maxMessageBytes=65_536) as (runtime, client):
+        before, beside = runtime.statuses()[0].pid, start(client, "sleep", s=0.3)
         text = await refused(start(client, tool))
         assert words in text
         assert said(await client.call("echo", {"text": "next"}, timeout=5)) == "next"
         assert said(await beside) == "slept"
-        assert hub.statuses()[0].pid == before
+        assert runtime.statuses()[0].pid == before
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
@@ -121,7 +121,7 @@ async def test_the_limit_of_a_message_is_exact(tmp_path: Path, extra: int) -> No
 
 async def test_a_crash_answers_all_its_open_calls_within_a_second_and_no_other(tmp_path: Path) -> None:
     servers = {"cheese": child("die", tools={"rename": {"sleep": "nap"}}), "good": child(tools={"include": ["sleep"]})}
-    async with running(tmp_path, servers) as (hub, client):
+    async with running(tmp_path, servers) as (runtime, client):
         beside = start(client, "sleep", s=1)
         began = time.monotonic()
         texts = await asyncio.gather(*(refused(start(client, "t")) for _ in range(3)))
@@ -129,36 +129,36 @@ async def test_a_crash_answers_all_its_open_calls_within_a_second_and_no_other(t
         assert set(texts) == {"server cheese exited with code 3; it last said: out of cheese"}
         assert said(await beside) == "slept"
         assert "t" in {tool["name"] for tool in await client.tools()}
-        assert hub.statuses()[1].restarts == 0
+        assert runtime.statuses()[1].restarts == 0
 
 
 async def test_a_call_while_a_server_is_restarting_is_refused_at_once_and_the_next_one_works(tmp_path: Path) -> None:
-    async with running(tmp_path, {"s": child()}, minBackoff=0.5) as (hub, client):
+    async with running(tmp_path, {"s": child()}, minBackoff=0.5) as (runtime, client):
         assert "exited with code 7; it last said: crashed as told" in await refused(start(client, "crash"))
         assert "server s is not available: exited with code 7" in await refused(start(client, "echo", text="x"))
-        await eventually(lambda: hub.statuses()[0].state == "ready")
+        await eventually(lambda: runtime.statuses()[0].state == "ready")
         assert said(await client.call("echo", {"text": "back"}, timeout=5)) == "back"
-        assert hub.statuses()[0].restarts == 1
+        assert runtime.statuses()[0].restarts == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 async def test_a_signal_in_the_middle_of_a_call_is_named_and_the_server_comes_back(tmp_path: Path, number: int) -> None:
-    async with running(tmp_path, {"s": child()}) as (hub, client):
+    async with running(tmp_path, {"s": child()}) as (runtime, client):
         call, pid = start(client, "sleep", s=60), int(said(await client.call("pid", {})))
         began = time.monotonic()
         os.kill(pid, number)
         assert await refused(call) == f"server s was killed by signal {number}"
         assert time.monotonic() - began < 1
-        await eventually(lambda: hub.statuses()[0].state == "ready")
+        await eventually(lambda: runtime.statuses()[0].state == "ready")
         assert int(said(await client.call("pid", {}))) != pid
 
 
 async def test_a_child_that_closes_stdout_and_lives_on_is_replaced(tmp_path: Path) -> None:
-    async with running(tmp_path, {"s": child("closestdout")}) as (hub, client):
+    async with running(tmp_path, {"s": child("closestdout")}) as (runtime, client):
         began = time.monotonic()
         assert "server s closed its output" in await refused(start(client, "t"))
         assert time.monotonic() - began < 1.5
-        await eventually(lambda: hub.statuses()[0].state == "ready")
+        await eventually(lambda: runtime.statuses()[0].state == "ready")
 
 
 async def test_a_child_that_never_reads_delays_only_its_own_callers(tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ async def test_a_late_answer_goes_nowhere(tmp_path: Path, caplog: pytest.LogCapt
 
 async def test_answers_under_another_servers_ids_reach_nobody(tmp_path: Path) -> None:
     servers = {"thief": python(THIEF), "honest": child(tools={"include": ["sleep", "echo"]})}
-    async with running(tmp_path, servers) as (hub, client):
+    async with running(tmp_path, servers) as (runtime, client):
         pending = start(client, "sleep", s=0.5)
-        os.kill(hub.statuses()[0].pid or 0, signal.SIGKILL)  # started anew, it answers under every id again
-        await eventually(lambda: hub.statuses()[0].restarts >= 1)
+        os.kill(runtime.statuses()[0].pid or 0, signal.SIGKILL)  # started anew, it answers under every id again
+        await eventually(lambda: runtime.statuses()[0].restarts >= 1)
         assert said(await pending) == "slept"
         assert said(await client.call("echo", {"text": "mine"}, timeout=5)) == "mine"
 
@@ -233,10 +233,10 @@ async def test_one_wrong_server_stops_no_other_and_each_says_what_is_wrong(
         "mute": python(SILENT_ABOUT_LISTS, startTimeout=0.5),
         "odd": {"comment": "nothing here"},
     }
-    async with running(tmp_path, servers) as (hub, client):
+    async with running(tmp_path, servers) as (runtime, client):
         assert "echo" in {tool["name"] for tool in await client.tools()}
-        reasons = {status.name: status.reason for status in hub.statuses()}
-        assert "it has neither a command nor a url" in hub.settings.problems["mcpServers.odd"]
+        reasons = {status.name: status.reason for status in runtime.statuses()}
+        assert "it has neither a command nor a url" in runtime.settings.problems["mcpServers.odd"]
     assert reasons["good"] == ""
     assert "'no-such-binary-xyz' was not found; searched /" in reasons["bad"]
     assert reasons["dies"] == "exited with code 1"
@@ -246,17 +246,17 @@ async def test_one_wrong_server_stops_no_other_and_each_says_what_is_wrong(
 
 
 async def test_stopping_answers_what_is_open(tmp_path: Path) -> None:
-    async with Runtime(load(tmp_path, {"s": child("deafterm")})) as hub:
-        assert await hub.settled(10)
-        client = hub.local_client()
+    async with Runtime(load(tmp_path, {"s": child("deafterm")})) as runtime:
+        assert await runtime.settled(10)
+        client = runtime.local_client()
         call = start(client, "sleep", s=60)
         await client.call("pid", {})
     assert await refused(call) == "server s was stopped"
 
 
 async def test_closing_a_client_ends_its_open_calls(tmp_path: Path) -> None:
-    async with running(tmp_path, {"s": child("seen")}) as (hub, client):
-        with hub.local_client() as leaving:
+    async with running(tmp_path, {"s": child("seen")}) as (runtime, client):
+        with runtime.local_client() as leaving:
             call = start(leaving, "sleep", s=60)
             await leaving.call("pid", {})
         assert "closed" in await refused(call)
@@ -267,9 +267,9 @@ def test_calls_whose_time_is_over_at_once_are_answered_on_uvloop_too(tmp_path: P
     """uvloop's handle of a time that is past does not know its time."""
 
     async def main() -> list[object]:
-        async with Runtime(load(tmp_path, {"s": child("tools=sleep")})) as hub:
-            await hub.settled(10)
-            with hub.local_client(View("hasty", (ServerKey("s"),), call_timeout=-1.0)) as client:
+        async with Runtime(load(tmp_path, {"s": child("tools=sleep")})) as runtime:
+            await runtime.settled(10)
+            with runtime.local_client(View("hasty", (ServerKey("s"),), call_timeout=-1.0)) as client:
                 calls = [client.call("sleep", {"s": 5}) for _ in range(3)]
                 return list(await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5))
 

@@ -38,7 +38,7 @@ TEXTS = [
 
 @functools.cache
 def model() -> EmbeddingModel:
-    """all-MiniLM-L6-v2 from the package that carries its weights, with the hub switched off."""
+    """all-MiniLM-L6-v2 from the package that carries its weights, with the runtime switched off."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     return load_model(None)
 

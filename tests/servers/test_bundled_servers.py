@@ -1,4 +1,4 @@
-"""What every bundled server promises: it starts in every way it may be started, and garbage does not end it (B09)."""
+"""What every bundled server promises: it starts in every way it may be started, and garbage does not end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document search through the bridge's hub when its model cannot be had (B42): it says so, and nobody else waits."""
+"""Document search through the bridge's runtime when its model cannot be had: it says so, and nobody else waits."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def test_a_missing_model_fails_its_own_call_and_delays_no_other(tmp_path: 
         "HF_HOME": str(tmp_path / "empty-cache"),
     }
     servers = {"documents": server("documents", **environ), "math": server("math_evaluator")}
-    async with running(tmp_path, servers) as (hub, client):
-        assert {status.name: status.tools for status in hub.statuses()} == {"documents": 2, "math": 1}
+    async with running(tmp_path, servers) as (runtime, client):
+        assert {status.name: status.tools for status in runtime.statuses()} == {"documents": 2, "math": 1}
         async with asyncio.TaskGroup() as group:
             search = group.create_task(client.call("search_documents", {"query": "a text"}, timeout=120))
             slowest = 0.0

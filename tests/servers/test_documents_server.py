@@ -181,8 +181,8 @@ def test_a_hub_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
         "os._exit(0)\n"
     )
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        hub = {"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HF_HOME": str(tmp_path)}
-        environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"} | hub
+        runtime = {"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HF_HOME": str(tmp_path)}
+        environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"} | runtime
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WAIT
         )

@@ -17,7 +17,7 @@ _LONGEST_NAME = 128  # Messages API, tool definitions
 
 
 class ToolSource(Protocol):
-    """Where tools come from: the hub, a simulated cloud's session, anything with these three methods."""
+    """Where tools come from: the runtime, a simulated cloud's session, anything with these three methods."""
 
     async def tools(self) -> list[dict[str, Any]]:
         """MCP Tool objects as JSON, under the names `call` takes."""

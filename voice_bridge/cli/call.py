@@ -87,7 +87,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 async def _called(settings: Settings, tool: str, arguments: Raw) -> Raw:
-    async with Runtime(settings, readers=[log.Reader()]) as runtime:
+    async with Runtime(settings, readers=[log.LogReader()]) as runtime:
         await runtime.settled()
         with runtime.local_client() as client:
             if not client.owner(tool):

@@ -17,7 +17,7 @@ from voice_bridge.core.lifecycle import State
 from voice_bridge.errors import EndpointTaken
 from voice_bridge.observe import log
 from voice_bridge.ownership.lock import EndpointLock
-from voice_bridge.ports.clients.endpoint import Dial
+from voice_bridge.ports.clients.endpoint import CloudConnection
 from voice_bridge.ports.servers import process
 from voice_bridge.runtime import plan
 from voice_bridge.runtime.daemon import NO_ENDPOINT
@@ -58,7 +58,7 @@ class _Report:
     async def run(self) -> bool:
         """Prints the report; False when something is wrong."""
         self._say_settings()
-        async with Runtime(self._settings, readers=[log.Reader()]) as runtime:
+        async with Runtime(self._settings, readers=[log.LogReader()]) as runtime:
             await runtime.settled()
             self._say_servers(runtime)
             with runtime.local_client() as client:
@@ -156,7 +156,7 @@ class _Probe:
     def __init__(self, runtime: Runtime, key: EndpointKey, endpoint: EndpointSettings) -> None:
         self._runtime, self._key = runtime, key
         self._client: ClientKey | None = None
-        self.dial = Dial(endpoint, runtime.settings.bridge, self)
+        self.dial = CloudConnection(endpoint, runtime.settings.bridge, self)
 
     def opened(self) -> None:
         view = plan.view(self._runtime.settings, self._key)

@@ -33,7 +33,7 @@ def run(
 
 
 async def _bridge(settings: Settings, reload: Callable[[], Settings] | None) -> None:
-    readers: list[Reader] = [log.Reader()]
+    readers: list[Reader] = [log.LogReader()]
     if facts := os.environ.get(stream.VARIABLE):
         readers.append(stream.Stream(Path(facts)))
     await Bridge(settings, reload, readers).run()

@@ -39,7 +39,7 @@ def tools(
 
 async def _listed(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
     """Each tool with the name of its server."""
-    async with Runtime(settings, readers=[log.Reader()]) as runtime:
+    async with Runtime(settings, readers=[log.LogReader()]) as runtime:
         await runtime.settled()
         with runtime.local_client() as client:
             found = [(client.owner(tool["name"]), tool) for tool in await client.tools()]

@@ -33,7 +33,7 @@ _FIRST_START = 300.0  # seconds: it downloads
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Reader:
+class SettingsReader:
     """Reads the entries of one file; what is wrong with them gathers in `problems` and `warnings`."""
 
     def __init__(self, path: Path | None, text: str, environ: Mapping[str, str]) -> None:

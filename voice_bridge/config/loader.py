@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from voice_bridge.config import expand, source
 from voice_bridge.config.dotenv import environment
-from voice_bridge.config.entries import Reader
+from voice_bridge.config.entries import SettingsReader
 from voice_bridge.config.expand import shorter
 from voice_bridge.config.models import ServerSettings, Settings
 from voice_bridge.config.secrecy import ENDPOINT_VARIABLE
@@ -58,7 +58,7 @@ def load(path: Path) -> Settings:
 
 
 def _settings(path: Path | None, text: str, data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    reader = Reader(path, text, environ)
+    reader = SettingsReader(path, text, environ)
     reader.warn_unknown("the settings", data, _TOP_KEYS)
     servers = reader.section("mcpServers", data.get("mcpServers"), reader.server)
     endpoints = reader.distinct(reader.section("endpoints", data.get("endpoints"), reader.endpoint))

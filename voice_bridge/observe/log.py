@@ -20,7 +20,7 @@ _SHOWN = ("server", "endpoint", "state")
 Format = Literal["text", "json"]
 
 
-class Reader:
+class LogReader:
     """Writes what the board tells; what somebody else makes us write is limited for each of them."""
 
     def __init__(self) -> None:

@@ -16,14 +16,14 @@ from voice_bridge.core.retry import Verdict
 from voice_bridge.core.router import Router
 from voice_bridge.errors import UsageError
 from voice_bridge.ownership.lock import EndpointLock
-from voice_bridge.ports.clients.endpoint import Dial
+from voice_bridge.ports.clients.endpoint import CloudConnection
 from voice_bridge.runtime import plan
 from voice_bridge.runtime.tasks import Tasks
 
 _FAULT = Verdict("transient", "a fault in the bridge ended the connection; its log has more")
 
 
-class House(Protocol):
+class ConnectionsHost(Protocol):
     """What connections need of the runtime that they live in."""
 
     settings: Settings
@@ -48,7 +48,7 @@ class House(Protocol):
 class Connections:
     """The connections to all endpoints, and which addresses this process holds."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: ConnectionsHost) -> None:
         self._house = house
         self._wanted: Mapping[EndpointKey, EndpointSettings] = {}
         self._open: dict[EndpointKey, _Connection] = {}
@@ -152,11 +152,11 @@ class Connections:
 class _Connection:
     """One connection's way into the core."""
 
-    def __init__(self, house: House, key: EndpointKey, endpoint: EndpointSettings) -> None:
+    def __init__(self, house: ConnectionsHost, key: EndpointKey, endpoint: EndpointSettings) -> None:
         self._house, self._key = house, key
         self.url = endpoint.url
         self.client: ClientKey | None = None
-        self.dial = Dial(endpoint, house.settings.bridge, self)
+        self.dial = CloudConnection(endpoint, house.settings.bridge, self)
 
     def opened(self) -> None:
         self.client = self._house.open_client(self._view, self.dial.deliver, self._key)

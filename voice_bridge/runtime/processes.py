@@ -14,12 +14,12 @@ from voice_bridge.core.facts import Fact, Fault, Remark, ServerSaid
 from voice_bridge.core.keys import ServerKey
 from voice_bridge.core.router import Router
 from voice_bridge.errors import ServerError
-from voice_bridge.ports.servers.port import Hears, Oversized, ServerPort
+from voice_bridge.ports.servers.port import Oversized, ServerListener, ServerPort
 from voice_bridge.ports.servers.stdio import Child
 from voice_bridge.runtime.tasks import Tasks
 
 
-class House(Protocol):
+class ProcessesHost(Protocol):
     """What servers need of the runtime that they run in."""
 
     settings: Settings
@@ -36,7 +36,7 @@ class House(Protocol):
 class Processes:
     """The ports of all servers that run."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: ProcessesHost) -> None:
         self._house = house
         self._running: dict[ServerKey, _Running] = {}
         self._opening: dict[ServerKey, asyncio.Task[None]] = {}
@@ -68,7 +68,7 @@ class Processes:
         finally:
             self._opening.pop(key, None)
 
-    async def _opened(self, key: ServerKey, hears: Hears) -> ServerPort:
+    async def _opened(self, key: ServerKey, hears: ServerListener) -> ServerPort:
         server, settings = self._house.server(key), self._house.settings
         if server is None:
             raise ServerError("is not wanted any more")
@@ -100,7 +100,7 @@ class Processes:
 class _Ear:
     """Passes on what one port of a server tells. Detached, what an old process still says is not heard."""
 
-    def __init__(self, house: House, key: ServerKey) -> None:
+    def __init__(self, house: ProcessesHost, key: ServerKey) -> None:
         self._house, self._key = house, key
         self.detached = False
 
@@ -138,7 +138,7 @@ class _Running(NamedTuple):
     ear: _Ear
 
 
-def _remote() -> Callable[[ServerSettings, int, Hears], ServerPort]:
+def _remote() -> Callable[[ServerSettings, int, ServerListener], ServerPort]:
     """Imported with the first remote server, in a thread, because the SDK takes most of a second to load."""
     from voice_bridge.ports.servers.http import RemoteSession
 

@@ -21,8 +21,6 @@ from voice_bridge.simulator.messages import (
 )
 from voice_bridge.simulator.session import CloudSession
 
-Session = CloudSession  # as tests and benches still call it
-
 __all__ = [
     "KINDS",
     "OFFICIAL",
@@ -37,7 +35,6 @@ __all__ = [
     "ListedTool",
     "NoAnswer",
     "Reply",
-    "Session",
     "SessionError",
     "VoiceCloud",
 ]

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.support import ROOT, TOKEN, Bridge, Cable, Json, child, eventually, listening, write_settings
-from voice_bridge.simulator import OFFICIAL, RELAY, Kind, Session, VoiceCloud
+from voice_bridge.simulator import OFFICIAL, RELAY, CloudSession, Kind, VoiceCloud
 from voice_bridge.simulator.events import Event, Opened
 
 QUIET = replace(OFFICIAL, ping_every=None)
@@ -44,7 +44,7 @@ def cloud_of(kind: Kind = QUIET, **more: object) -> VoiceCloud:
     return VoiceCloud(kind, token=TOKEN, **more)  # type: ignore[arg-type]
 
 
-async def usable(cloud: VoiceCloud, timeout: float = 15) -> Session:
+async def usable(cloud: VoiceCloud, timeout: float = 15) -> CloudSession:
     """The next connection, with a call answered on it."""
     session = await cloud.session(timeout)
     await session.ready(timeout)
@@ -319,7 +319,7 @@ async def test_a_bridge_that_slept_through_the_end_of_its_connection_dials_again
             await usable(cloud, 5)
 
 
-async def usable_again(cloud: VoiceCloud, session: Session) -> None:
+async def usable_again(cloud: VoiceCloud, session: CloudSession) -> None:
     """A call is answered within seconds, on the old connection or on a new one."""
     if session.is_open:
         assert (await session.call("echo", {"text": "awake"}, timeout=5)).text == "awake"

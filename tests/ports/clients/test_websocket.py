@@ -14,7 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from tests.support import Bridge, child, eventually, write_settings
 from voice_bridge.config import BridgeSettings, EndpointSettings
-from voice_bridge.ports.clients.endpoint import Dial
+from voice_bridge.ports.clients.endpoint import CloudConnection
 from voice_bridge.ports.clients.websocket import WITHOUT_PONGS
 from voice_bridge.simulator import VoiceCloud
 
@@ -66,7 +66,7 @@ async def test_a_dial_that_fails_leaves_nothing_that_wakes_later(scheme: str, an
     async with server:
         port = server.sockets[0].getsockname()[1]
         endpoint = EndpointSettings(name="home", url=f"{scheme}://127.0.0.1:{port}/mcp/?token=t")
-        dial = Dial(endpoint, BridgeSettings(ping_interval=INTERVAL, ping_timeout=INTERVAL), Nobody())
+        dial = CloudConnection(endpoint, BridgeSettings(ping_interval=INTERVAL, ping_timeout=INTERVAL), Nobody())
         running = asyncio.ensure_future(dial.run())
         if not answers:
             await asyncio.sleep(2 * INTERVAL)  # longer than a ping's interval, while the handshake is under way

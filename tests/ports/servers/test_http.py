@@ -127,22 +127,22 @@ def own() -> Iterator[Own]:
 
 @asynccontextmanager
 async def bridged(folder: Path, entry: Json, **bridge: int) -> AsyncIterator[Runtime]:
-    async with Runtime(load(folder, {"far": entry}, None, **bridge), readers=[log.Reader()]) as hub:
-        yield hub
+    async with Runtime(load(folder, {"far": entry}, None, **bridge), readers=[log.LogReader()]) as runtime:
+        yield runtime
 
 
 class Cloud:
-    """An MCP client of the hub that keeps every message it gets."""
+    """An MCP client of the runtime that keeps every message it gets."""
 
-    def __init__(self, hub: Runtime, capabilities: Json | None = None) -> None:
+    def __init__(self, runtime: Runtime, capabilities: Json | None = None) -> None:
         self.received: list[Json] = []
         self.raw: list[bytes] = []
         self._news = asyncio.Event()
-        self._hub = hub
-        self.key = hub.open_client(lambda: View("cloud", (ServerKey("far"),), call_timeout=20.0), self._take)
+        self._hub = runtime
+        self.key = runtime.open_client(lambda: View("cloud", (ServerKey("far"),), call_timeout=20.0), self._take)
         hello = {"protocolVersion": "2025-06-18", "capabilities": capabilities or {}, "clientInfo": {"name": "c"}}
         self.send(0, "initialize", hello)
-        hub.client_message(self.key, jsonrpc.notification("notifications/initialized"))
+        runtime.client_message(self.key, jsonrpc.notification("notifications/initialized"))
 
     def _take(self, data: bytes) -> None:
         self.raw.append(data)
@@ -174,10 +174,10 @@ def notices(cloud: Cloud, method: str) -> list[Json]:
 
 @pytest.mark.parametrize("kind", OPEN)
 async def test_everything_a_server_offers_comes_through(kind: str, tmp_path: Path, shared: Shared) -> None:
-    async with bridged(tmp_path, shared(kind).entry()) as hub:
-        assert await hub.settled(20)
-        assert hub.router.peers.servers[ServerKey("far")].modern is (kind == "http-modern")
-        with hub.local_client() as client:
+    async with bridged(tmp_path, shared(kind).entry()) as runtime:
+        assert await runtime.settled(20)
+        assert runtime.router.peers.servers[ServerKey("far")].modern is (kind == "http-modern")
+        with runtime.local_client() as client:
             tools = {tool["name"]: tool for tool in await client.tools()}
             assert set(tools) == TOOLS
             assert tools["add"]["annotations"]["readOnlyHint"] is True
@@ -194,9 +194,9 @@ async def test_everything_a_server_offers_comes_through(kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["http", "http-modern", "sse"])
 async def test_progress_reaches_the_one_who_asked(kind: str, tmp_path: Path, shared: Shared) -> None:
-    async with bridged(tmp_path, shared(kind).entry()) as hub:
-        assert await hub.settled(20)
-        cloud = Cloud(hub)
+    async with bridged(tmp_path, shared(kind).entry()) as runtime:
+        assert await runtime.settled(20)
+        cloud = Cloud(runtime)
         cloud.call(1, "steps", {"number": 3}, _meta={"progressToken": "p-1"})
         assert (await cloud.answer(1))["result"]["content"][0]["text"] == "3 steps"
         progress = [note["params"] for note in notices(cloud, "notifications/progress")]
@@ -207,23 +207,23 @@ async def test_progress_reaches_the_one_who_asked(kind: str, tmp_path: Path, sha
 async def test_a_question_of_the_server_reaches_the_caller_and_its_answer_comes_back(
     kind: str, tmp_path: Path, shared: Shared
 ) -> None:
-    async with bridged(tmp_path, shared(kind).entry()) as hub:
-        assert await hub.settled(20)
-        cloud = Cloud(hub, {"elicitation": {}})
+    async with bridged(tmp_path, shared(kind).entry()) as runtime:
+        assert await runtime.settled(20)
+        cloud = Cloud(runtime, {"elicitation": {}})
         cloud.call(1, "ask")
         question = await cloud.next(lambda message: message.get("method") == "elicitation/create")
         assert question["params"]["message"] == "Which colour?"
         answer = {"action": "accept", "content": {"colour": "blue"}}
-        hub.client_message(cloud.key, jsonrpc.result(b"%d" % question["id"], jsonrpc.dump(answer)))
+        runtime.client_message(cloud.key, jsonrpc.result(b"%d" % question["id"], jsonrpc.dump(answer)))
         assert (await cloud.answer(1))["result"]["content"][0]["text"] == "accept: blue"
 
 
 @pytest.mark.parametrize("kind", ["http", "http-modern", "sse"])
 async def test_a_changed_list_is_read_again_and_announced(kind: str, tmp_path: Path, own: Own) -> None:
     server = own(*KINDS[kind])
-    async with bridged(tmp_path, server.entry()) as hub:
-        assert await hub.settled(20)
-        cloud = Cloud(hub)
+    async with bridged(tmp_path, server.entry()) as runtime:
+        assert await runtime.settled(20)
+        cloud = Cloud(runtime)
         cloud.send(1, "tools/list", {})
         await cloud.answer(1)
         cloud.call(2, "grow")
@@ -238,9 +238,9 @@ async def test_a_killed_server_answers_its_open_calls_and_is_initialized_again(
     kind: str, tmp_path: Path, own: Own
 ) -> None:
     server = own(*KINDS[kind])
-    async with bridged(tmp_path, server.entry()) as hub:
-        assert await hub.settled(20)
-        cloud = Cloud(hub)
+    async with bridged(tmp_path, server.entry()) as runtime:
+        assert await runtime.settled(20)
+        cloud = Cloud(runtime)
         cloud.call(1, "wait", {"seconds": 30})
         cloud.call(2, "pid")
         first = (await cloud.answer(2))["result"]["content"][0]["text"]
@@ -251,7 +251,7 @@ async def test_a_killed_server_answers_its_open_calls_and_is_initialized_again(
         assert error["message"].startswith("server far")
         assert "http://" not in error["message"]
         server.start()
-        with hub.local_client() as client:
+        with runtime.local_client() as client:
             second = await eventually_called(client.call, "pid")
         assert second != first
         assert second == str(server.process.pid)
@@ -272,25 +272,25 @@ async def test_a_server_that_lost_the_session_meanwhile_is_initialized_again_wit
 ) -> None:
     """The stream of messages breaks and cannot be resumed: 404."""
     server = own("http")
-    async with bridged(tmp_path, server.entry()) as hub:
-        assert await hub.settled(20)
+    async with bridged(tmp_path, server.entry()) as runtime:
+        assert await runtime.settled(20)
         server.kill()
         server.start()
-        await eventually(lambda: hub.statuses()[0].restarts >= 1 and hub.statuses()[0].state is State.READY, 15)
-        with hub.local_client() as client:
+        await eventually(lambda: runtime.statuses()[0].restarts >= 1 and runtime.statuses()[0].state is State.READY, 15)
+        with runtime.local_client() as client:
             assert said(await client.call("pid", {})) == str(server.process.pid)
 
 
 async def test_a_subscription_of_the_new_era_is_opened_again_after_a_restart(tmp_path: Path, own: Own) -> None:
     server = own("http", "modern")
-    async with bridged(tmp_path, server.entry()) as hub:
-        assert await hub.settled(20)
-        cloud = Cloud(hub)
+    async with bridged(tmp_path, server.entry()) as runtime:
+        assert await runtime.settled(20)
+        cloud = Cloud(runtime)
         cloud.send(1, "tools/list", {})
         await cloud.answer(1)
         server.kill()
         server.start()
-        with hub.local_client() as client:
+        with runtime.local_client() as client:
             assert await eventually_called(client.call, "grow") == "grew"
         await cloud.next(lambda message: message.get("method") == "notifications/tools/list_changed")
 
@@ -298,24 +298,24 @@ async def test_a_subscription_of_the_new_era_is_opened_again_after_a_restart(tmp
 @pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_a_cut_connection_is_noticed_and_mended(kind: str, tmp_path: Path, shared: Shared) -> None:
     server = shared(kind)
-    async with Cable(server.port) as cable, bridged(tmp_path, server.entry(cable.port)) as hub:
-        assert await hub.settled(20)
-        cloud = Cloud(hub)
+    async with Cable(server.port) as cable, bridged(tmp_path, server.entry(cable.port)) as runtime:
+        assert await runtime.settled(20)
+        cloud = Cloud(runtime)
         cloud.call(1, "wait", {"seconds": 30})
         cloud.call(2, "echo", {"text": "x"})
         await cloud.answer(2)
         cable.cut()
         assert (await cloud.answer(1, within=6))["error"]["message"].startswith("server far")
-        with hub.local_client() as client:
+        with runtime.local_client() as client:
             assert await eventually_called(client.call, "pid") == str(server.process.pid)
 
 
 @pytest.mark.parametrize("kind", ["http-locked", "sse-locked"])
 async def test_the_right_bearer_token_opens_the_door(kind: str, tmp_path: Path, shared: Shared) -> None:
     entry = shared(kind).entry(headers={"Authorization": f"Bearer {TOKEN}"})
-    async with bridged(tmp_path, entry) as hub:
-        assert await hub.settled(20)
-        with hub.local_client() as client:
+    async with bridged(tmp_path, entry) as runtime:
+        assert await runtime.settled(20)
+        with runtime.local_client() as client:
             assert said(await client.call("echo", {"text": "in"})) == "in"
 
 
@@ -326,9 +326,9 @@ async def test_a_wrong_bearer_token_is_named_as_the_cause_and_never_shown(
     caplog.set_level(logging.DEBUG)
     wrong = "n0t-the-right-word"
     entry = shared(kind).entry(headers={"Authorization": f"Bearer {wrong}"})
-    async with bridged(tmp_path, entry) as hub:
-        assert await hub.settled(20)
-        reason = hub.statuses()[0].reason
+    async with bridged(tmp_path, entry) as runtime:
+        assert await runtime.settled(20)
+        reason = runtime.statuses()[0].reason
     assert reason == "answered HTTP 401 Unauthorized; check its headers: a token belongs into headers.Authorization"
     assert f"far: {reason}" in caplog.text
     ours = [record.getMessage() for record in caplog.records if record.name.startswith(("voice_bridge", "mcp"))]
@@ -355,9 +355,9 @@ async def test_settings_that_cannot_work_are_named(
     entry: Json, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "voice_bridge")
-    async with bridged(tmp_path, {"type": "http", **entry}) as hub:
-        assert await hub.settled(20)
-        assert reason in hub.statuses()[0].reason
+    async with bridged(tmp_path, {"type": "http", **entry}) as runtime:
+        assert await runtime.settled(20)
+        assert reason in runtime.statuses()[0].reason
     assert "s3cret" not in caplog.text
 
 
@@ -365,8 +365,8 @@ async def test_settings_that_cannot_work_are_named(
 @pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_the_system_probes_a_stream_that_is_only_listened_to(kind: str, tmp_path: Path, shared: Shared) -> None:
     server = shared(kind)
-    async with bridged(tmp_path, server.entry()) as hub:
-        assert await hub.settled(20)
+    async with bridged(tmp_path, server.entry()) as runtime:
+        assert await runtime.settled(20)
         await eventually(lambda: KEEP_ALIVE_TIMER in timers_towards(server.port))
 
 
@@ -384,11 +384,11 @@ async def test_a_server_that_comes_later_is_found(tmp_path: Path, own: Own, capl
     server = own("http")
     server.kill()
     secret = f"http://user:pass-word@127.0.0.1:{server.port}/mcp?token=abcdefgh"
-    async with bridged(tmp_path, server.entry(url=secret)) as hub:
-        assert await hub.settled(20)
-        assert hub.statuses()[0].reason == f"cannot be reached at 127.0.0.1:{server.port}: connection refused"
+    async with bridged(tmp_path, server.entry(url=secret)) as runtime:
+        assert await runtime.settled(20)
+        assert runtime.statuses()[0].reason == f"cannot be reached at 127.0.0.1:{server.port}: connection refused"
         server.start()
-        await eventually(lambda: hub.statuses()[0].state is State.READY, 15)
+        await eventually(lambda: runtime.statuses()[0].state is State.READY, 15)
     assert "pass-word" not in caplog.text
     assert "abcdefgh" not in caplog.text
 
@@ -402,8 +402,8 @@ from voice_bridge.runtime.daemon import Bridge
 from voice_bridge.observe import log
 from voice_bridge.runtime.runtime import Runtime
 async def main():
-    async with Runtime(config.load(Path(sys.argv[1]))) as hub:
-        assert await hub.settled(20)
+    async with Runtime(config.load(Path(sys.argv[1]))) as runtime:
+        assert await runtime.settled(20)
 asyncio.run(main())
 print(sorted(name for name in ("mcp", "mcp_types", "httpx", "httpx2", "anyio", "starlette") if name in sys.modules))
 """
@@ -416,9 +416,9 @@ print(sorted(name for name in ("mcp", "mcp_types", "httpx", "httpx2", "anyio", "
 
 
 async def test_more_calls_than_a_pool_of_connections_holds_run_side_by_side(tmp_path: Path, shared: Shared) -> None:
-    async with bridged(tmp_path, shared("http").entry()) as hub:
-        assert await hub.settled(20)
-        with hub.local_client() as client:
+    async with bridged(tmp_path, shared("http").entry()) as runtime:
+        assert await runtime.settled(20)
+        with runtime.local_client() as client:
             async with asyncio.timeout(20):
                 answers = await asyncio.gather(*(client.call("wait", {"seconds": 0.5}) for _ in range(120)))
         assert [said(answer) for answer in answers] == ["waited"] * 120
@@ -484,9 +484,9 @@ async def raw(
     folder: Path, answer: Callable[[Json, bytes], bytes], **bridge: int
 ) -> AsyncIterator[tuple[RawServer, Runtime, Cloud]]:
     server = RawServer(answer)
-    async with listening(server.converse) as port, bridged(folder, at(port), **bridge) as hub:
-        assert await hub.settled(20)
-        yield server, hub, Cloud(hub)
+    async with listening(server.converse) as port, bridged(folder, at(port), **bridge) as runtime:
+        assert await runtime.settled(20)
+        yield server, runtime, Cloud(runtime)
 
 
 def at(port: int, transport: str = "http", **more: object) -> Json:
@@ -503,9 +503,9 @@ def packed(message: Json, result: str) -> bytes:
 )
 async def test_payloads_pass_byte_for_byte_both_ways(way: Callable[[Json, str], bytes], tmp_path: Path) -> None:
     arguments = b'{"price":1.10,"huge":1e400,"big":1180591620717411303424,"twice":1,"twice":2, "s" : "\\u00e9 \\/"}'
-    async with raw(tmp_path, lambda message, _: way(message, RAW_RESULT)) as (server, hub, cloud):
+    async with raw(tmp_path, lambda message, _: way(message, RAW_RESULT)) as (server, runtime, cloud):
         call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":' + arguments + b"}}"
-        hub.client_message(cloud.key, call)
+        runtime.client_message(cloud.key, call)
         await cloud.answer(1)
         assert cloud.raw[-1] == b'{"jsonrpc":"2.0","id":1,"result":' + RAW_RESULT.encode() + b"}"
         assert b'"arguments":' + arguments in server.bodies[-1]
@@ -551,12 +551,12 @@ async def test_an_odd_answer_fails_only_its_own_call(answer: bytes, said_to_clie
     def odd_once(message: Json, _: bytes) -> bytes:
         return answer if message["params"]["arguments"] else answered(message["id"], '{"content":[]}')
 
-    async with raw(tmp_path, odd_once, maxMessageBytes=2000) as (_, hub, cloud):
+    async with raw(tmp_path, odd_once, maxMessageBytes=2000) as (_, runtime, cloud):
         cloud.call(1, "t", {"odd": True})
         assert said_to_client in (await cloud.answer(1))["error"]["message"]
         cloud.call(2, "t")
         assert (await cloud.answer(2))["result"] == {"content": []}
-        assert hub.statuses()[0].restarts == 0
+        assert runtime.statuses()[0].restarts == 0
 
 
 async def test_an_error_of_the_server_itself_passes_whatever_its_http_status(tmp_path: Path) -> None:
@@ -579,11 +579,11 @@ async def test_a_lost_session_is_named_and_a_new_one_begun(loss: bytes, status: 
     def forgetful(message: Json, _: bytes) -> bytes:
         return lost.pop() if lost else answered(message["id"], '{"content":[]}')
 
-    async with raw(tmp_path, forgetful) as (server, hub, cloud):
+    async with raw(tmp_path, forgetful) as (server, runtime, cloud):
         cloud.call(1, "t")
         error = (await cloud.answer(1))["error"]["message"]
         assert error == f"server far no longer knows the session (HTTP {status})"
-        await eventually(lambda: hub.statuses()[0].state is State.READY)
+        await eventually(lambda: runtime.statuses()[0].state is State.READY)
         cloud.call(2, "t")
         assert (await cloud.answer(2))["result"] == {"content": []}
         assert sum(b'"initialize"' in body for body in server.bodies) == 2
@@ -604,9 +604,9 @@ async def test_a_server_that_never_answers_does_not_hold_up_the_end(tmp_path: Pa
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with listening(silent) as port, bridged(tmp_path, at(port, startTimeout=0.5)) as hub:
-        assert await hub.settled(10)
-        assert hub.statuses()[0].reason == "was not ready within 0.5 s (startTimeout)"
+    async with listening(silent) as port, bridged(tmp_path, at(port, startTimeout=0.5)) as runtime:
+        assert await runtime.settled(10)
+        assert runtime.statuses()[0].reason == "was not ready within 0.5 s (startTimeout)"
         began = time.monotonic()
     assert time.monotonic() - began < 6
 
@@ -621,7 +621,7 @@ async def test_the_wrong_transport_is_named_with_the_remedy(entry: str, advice: 
         writer.write(response(405, connection="close"))
         await writer.drain()
 
-    async with listening(refuse) as port, bridged(tmp_path, at(port, entry)) as hub:
-        assert await hub.settled(10)
-        assert "HTTP 405 Method Not Allowed" in hub.statuses()[0].reason
-        assert advice in hub.statuses()[0].reason
+    async with listening(refuse) as port, bridged(tmp_path, at(port, entry)) as runtime:
+        assert await runtime.settled(10)
+        assert "HTTP 405 Method Not Allowed" in runtime.statuses()[0].reason
+        assert advice in runtime.statuses()[0].reason

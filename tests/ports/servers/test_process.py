@@ -347,7 +347,7 @@ def test_a_tree_without_a_leader_takes_no_other_childs_end_away() -> None:
 
 
 class Events:
-    """Hears a process's end."""
+    """ServerListener a process's end."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[int] = asyncio.get_running_loop().create_future()

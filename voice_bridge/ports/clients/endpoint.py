@@ -31,7 +31,7 @@ RENEWED = "the tools changed; dialling anew so that the cloud reads them"
 _CLOSED = Verdict("transient", "it was closed")
 
 
-class Hears(Protocol):
+class ConnectionListener(Protocol):
     """Who hears what a connection brings. Must not block and must not raise."""
 
     def opened(self) -> None:
@@ -47,10 +47,10 @@ class Hears(Protocol):
         """Whether the cloud asked for something on this connection and got a result."""
 
 
-class Dial:
+class CloudConnection:
     """One connection to an endpoint. `run` dials once and carries messages until the end, or until it is cancelled."""
 
-    def __init__(self, endpoint: EndpointSettings, bridge: BridgeSettings, hears: Hears) -> None:
+    def __init__(self, endpoint: EndpointSettings, bridge: BridgeSettings, hears: ConnectionListener) -> None:
         self.endpoint = endpoint
         self._bridge, self._hears = bridge, hears
         self._connection: Connection | None = None

@@ -28,8 +28,8 @@ from msgspec import UNSET, Raw
 from voice_bridge.config import ServerSettings
 from voice_bridge.errors import ServerError
 from voice_bridge.ports.servers.headers import Routing
-from voice_bridge.ports.servers.http_client import HELD, Client, message_is_open_ended
-from voice_bridge.ports.servers.port import Hears
+from voice_bridge.ports.servers.http_client import HELD, HttpClient, message_is_open_ended
+from voice_bridge.ports.servers.port import ServerListener
 from voice_bridge.protocol import jsonrpc
 from voice_bridge.secrets import mask
 
@@ -46,7 +46,7 @@ class RemoteSession:
 
     pid: int | None = None
 
-    def __init__(self, server: ServerSettings, limit: int, hears: Hears) -> None:
+    def __init__(self, server: ServerSettings, limit: int, hears: ServerListener) -> None:
         _check(server)
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
@@ -139,9 +139,9 @@ class RemoteSession:
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[TransportStreams]:
         server, sse = self._server, self._server.transport == "sse"
-        client = Client(server.headers, self._limit, self, stream_only=sse)
+        client = HttpClient(server.headers, self._limit, self, stream_only=sse)
 
-        def ready_made(headers: object = None, timeout: object = None, auth: object = None) -> Client:
+        def ready_made(headers: object = None, timeout: object = None, auth: object = None) -> HttpClient:
             return client
 
         if sse:

@@ -53,7 +53,7 @@ class Listener(Protocol):
         """Takes the reason why the session is over."""
 
 
-class Client(httpx2.AsyncClient):
+class HttpClient(httpx2.AsyncClient):
     """An httpx client for one session. `stream_only`: the transport is sse, where every failed request is the end."""
 
     def __init__(self, headers: Mapping[str, str], limit: int, listener: Listener, *, stream_only: bool) -> None:

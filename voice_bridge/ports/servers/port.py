@@ -15,7 +15,7 @@ class Oversized:
     size: int
 
 
-class Hears(Protocol):
+class ServerListener(Protocol):
     """Who hears what a server writes. Must not block and must not raise."""
 
     def received(self, message: bytes | Oversized, related: int | None = None) -> None:

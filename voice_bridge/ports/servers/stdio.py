@@ -17,7 +17,7 @@ from pathlib import Path
 
 from voice_bridge.config import ServerSettings
 from voice_bridge.ports.servers import process
-from voice_bridge.ports.servers.port import Hears, Oversized
+from voice_bridge.ports.servers.port import Oversized, ServerListener
 
 GRACE = 2.0
 AFTER_EXIT = 0.2
@@ -73,7 +73,7 @@ class Lines:
 class Child:
     """A running server process. `ended` resolves to the reason once it can no longer answer."""
 
-    def __init__(self, limit: int, hears: Hears) -> None:
+    def __init__(self, limit: int, hears: ServerListener) -> None:
         loop = asyncio.get_running_loop()
         self.pid: int | None = None
         self.mark = f"{os.getpid()}.{next(_numbers)}"
@@ -86,7 +86,9 @@ class Child:
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
     @classmethod
-    async def spawn(cls, server: ServerSettings, environ: Mapping[str, str], limit: int, hears: Hears) -> Child:
+    async def spawn(
+        cls, server: ServerSettings, environ: Mapping[str, str], limit: int, hears: ServerListener
+    ) -> Child:
         """Starts the server's command.
 
         Raises ServerError when the command cannot be found or started.
