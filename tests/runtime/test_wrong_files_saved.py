@@ -204,20 +204,22 @@ async def test_an_entry_gone_wrong_is_named_and_taken_when_it_is_put_right(tmp_p
 async def test_a_dotenv_gone_wrong_is_named_and_taken_when_it_is_put_right(
     tmp_path: Path, data: bytes, words: str
 ) -> None:
-    path = write_settings(tmp_path, {"good": child("tools=env", env={"SPOKEN": "${WORD}"})})
+    path = write_settings(tmp_path, {"good": GOOD, "speaks": child("tools=env", env={"SPOKEN": "${WORD}"})})
     async with VoiceCloud(token=TOKEN) as cloud:
         right = f"MCP_ENDPOINT={cloud.url}\nWORD=".encode()
         save(tmp_path / ".env", right + b"one\n")
         async with Bridge(path) as bridge:
             session = await cloud.session()
             await session.ready()
+            pid = (await session.call("pid")).text
             save(tmp_path / ".env", data)
             await bridge.says(words)
-            assert (await session.call("env", {"name": "SPOKEN"})).text in ("one", "two")
+            assert (await session.call("pid")).text == pid
             save(tmp_path / ".env", right + b"three\n")
             async with asyncio.timeout(15):
                 while (await session.call("env", {"name": "SPOKEN"})).text != "three":
                     await asyncio.sleep(0.05)
+            assert (await session.call("pid")).text == pid
             assert cloud.sessions == [session], "the connection stayed"
             assert "another-77" not in bridge.log
             assert (await bridge.end())[0] == 0

@@ -118,7 +118,7 @@ ENTRIES = {
     "an open bracket in an endpoint": Wrong(
         "endpoints",
         lambda _: {"url": "wss://[::1/"},
-        r"endpoints odd: the address is not like 'wss://HOST/mcp/\?token=…'; paste it anew from the console",
+        r"endpoints odd: the address is not like 'wss://HOST/mcp/\?token=.*'; paste it anew from the console",
     ),
     "a caFile of 300 letters": Wrong(
         "endpoints",
