@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.config.wrong_values import GOOD_ENDPOINT, GOOD_SERVER, Case, wrong_files
-from tests.runtime.wrong_inputs import ENTRIES, before, sample, without_inotify
+from tests.runtime.wrong_inputs import (
+    BROKEN_PARTS,
+    CANNOT_BE_LOADED,
+    ENTRIES,
+    before,
+    broken_part,
+    sample,
+    without_inotify,
+)
 from tests.support import QUICK, TOKEN, Bridge, Json, child, write_settings
 from voice_bridge.simulator import Session, VoiceCloud
 
@@ -285,33 +293,23 @@ async def test_without_inotify_the_files_are_looked_at_and_wrong_ones_told_all_t
             assert (await bridge.end())[0] == 0
 
 
-BROKEN_PARTS = {
-    "missing": "raise ModuleNotFoundError('no module named x', name='x')",
-    "unfit": "raise AttributeError('built for another version')",
-    "ends": "raise SystemExit('not on this machine')",
-}
-
-
 @pytest.mark.parametrize("how", BROKEN_PARTS)
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_a_part_for_remote_servers_that_cannot_be_loaded_is_that_servers_trouble_only(
     tmp_path: Path, how: str, transport: str
 ) -> None:
-    library = tmp_path / "broken" / "httpx2"
-    library.mkdir(parents=True)
-    (library / "__init__.py").write_text(BROKEN_PARTS[how])
     servers: Json = {"good": GOOD, "far": {"url": "http://127.0.0.1:9/mcp", "type": transport}}
-    around = {"PYTHONPATH": os.pathsep.join([str(library.parent), os.environ.get("PYTHONPATH", "")])}
-    async with VoiceCloud(token=TOKEN) as cloud:
-        async with Bridge(write_settings(tmp_path, servers), endpoint=cloud.url, **around) as bridge:
-            session = await cloud.session()
-            await session.ready()
-            pid = (await session.call("pid")).text
-            await bridge.says(r"^far: cannot start: the part for remote servers cannot be loaded: .*; install .* anew")
-            assert (await session.call("pid")).text == pid
-            shutil.rmtree(library)
-            bridge.process.send_signal(signal.SIGHUP)
-            await bridge.says(r"^far: cannot be reached at 127\.0\.0\.1:9: ")
-            assert (await session.call("pid")).text == pid
-            assert cloud.sessions == [session]
-            assert (await bridge.end())[0] == 0
+    around = broken_part(tmp_path / "broken", how)
+    path = write_settings(tmp_path, servers)
+    async with VoiceCloud(token=TOKEN) as cloud, Bridge(path, endpoint=cloud.url, **around) as bridge:
+        session = await cloud.session()
+        await session.ready()
+        pid = (await session.call("pid")).text
+        await bridge.says(f"^far: {CANNOT_BE_LOADED}")
+        assert (await session.call("pid")).text == pid
+        shutil.rmtree(tmp_path / "broken")
+        bridge.process.send_signal(signal.SIGHUP)
+        await bridge.says(r"^far: cannot be reached at 127\.0\.0\.1:9: ")
+        assert (await session.call("pid")).text == pid
+        assert cloud.sessions == [session]
+        assert (await bridge.end())[0] == 0

@@ -1,10 +1,11 @@
-"""What people and systems do to a bridge's files, with the sentence it must say of each; for while it runs and at start.
+"""What people and systems do to a bridge, and what it must say of each, while it runs and when it starts.
 
-`before` words of a command line change what the system grants to the bridge that they start: really, not in pretence.
+Words that stand before a bridge's command line change what the system grants it: really, not in pretence.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -132,6 +133,24 @@ ENTRIES = {
         "endpoints", lambda folder: _tls(_no_certificate(folder)), r"^odd: not connected: .*ca\.pem.*"
     ),
 }
+
+BROKEN_PARTS = {
+    "missing": "raise ModuleNotFoundError('no module named x', name='x')",
+    "unfit": "raise AttributeError('built for another\\nversion')",
+    "ends": "raise SystemExit('not on this machine')",
+}
+"""What the HTTP client's library does while it is loaded."""
+CANNOT_BE_LOADED = (
+    r"cannot start: the part for remote servers cannot be loaded: \w+: .+; install mcp-voice-bridge anew; next try in"
+)
+
+
+def broken_part(folder: Path, how: str) -> dict[str, str]:
+    """An environment in which the HTTP client's library cannot be loaded; without the folder it can."""
+    library = folder / "httpx2"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(BROKEN_PARTS[how])
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
 def before(kind: str) -> tuple[str, ...]:
