@@ -21,6 +21,7 @@ from tests.runtime.wrong_inputs import (
     broken_part,
     sample,
     without_inotify,
+    without_power_over_files,
 )
 from tests.support import QUICK, TOKEN, Bridge, Json, child, write_settings
 from voice_bridge.simulator import Session, VoiceCloud
@@ -231,6 +232,72 @@ async def test_a_dotenv_gone_wrong_is_named_and_taken_when_it_is_put_right(
             assert (await session.call("pid")).text == pid
             assert cloud.sessions == [session], "the connection stayed"
             assert "another-77" not in bridge.log
+            assert (await bridge.end())[0] == 0
+
+
+def _empty(path: Path) -> None:
+    path.unlink()
+    path.touch()
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def _endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def _closed(path: Path) -> None:
+    path.chmod(0)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Path.unlink, "there is no such file; `voice-bridge init` writes a starter"),
+        (_empty, "the file is empty; write at least"),
+        (_folder, "cannot be read: is a directory"),
+        (_pipe, "the file is empty; write at least"),
+        (_loop, "cannot be read: too many levels of symbolic links"),
+        (_endless, "it is larger than 16 MiB, which no settings are; name another file"),
+        (_closed, "cannot be read: permission denied"),
+        (lambda path: path.write_bytes(b'{"\xf6": 1}'), "byte 2 is not UTF-8; save it as UTF-8"),
+        (lambda path: path.write_text("{'mcpServers': "), "not JSON: "),
+    ],
+    ids=["gone", "empty", "folder", "pipe", "loop", "endless", "closed", "Latin-1", "half"],
+)
+async def test_a_settings_file_that_is_none_any_more_is_named_and_taken_when_it_is_put_right(
+    tmp_path: Path, make: Callable[[Path], object], words: str
+) -> None:
+    path = tmp_path / "mcp_settings.json"
+    async with VoiceCloud(token=TOKEN) as cloud:
+        save(path, settings_of(cloud))
+        async with Bridge(path, before=without_power_over_files()) as bridge:
+            session = await cloud.session()
+            await session.ready()
+            pid = (await session.call("pid")).text
+            make(path)
+            await bridge.says(rf"mcp_settings\.json(:[\d:]+)?: {words}.*; the settings in use stay$")
+            assert (await session.call("pid")).text == pid
+            if path.is_dir():
+                path.rmdir()
+            save(path, settings_of(cloud, mcpServers=MENDED))
+            await offers(session, ["pid", "echo"])
+            assert (await session.call("pid")).text == pid
+            assert cloud.sessions == [session]
             assert (await bridge.end())[0] == 0
 
 

@@ -17,6 +17,7 @@ _ENV = ".env"
 async def watch(path: Path, changed: Callable[[], None], told: Callable[[str], None]) -> None:
     """Calls back after each burst of writes to the file or a `.env` that is read with it, until cancelled.
 
+    It does so too whenever it begins to watch: at first, and when the file or its folder was out of reach for a while.
     Where the file is a link, what it leads to is followed too. Where the system cannot watch (its inotify instances
     are used up, a network disk) the files are looked at every second; `told` hears of that once.
     """
@@ -37,6 +38,7 @@ async def _watched(path: Path, changed: Callable[[], None]) -> None:
         if not folders:  # a volume that is not mounted at the moment
             await asyncio.sleep(LOOK_EVERY)
             continue
+        changed()  # what was saved while nobody watched
         async with aclosing(_bursts(folders, {path.name, real.name, _ENV, _KUBERNETES_SWAP})) as bursts:
             async for _ in bursts:
                 changed()
