@@ -99,6 +99,7 @@ async def test_no_wrong_file_ends_the_bridge_its_connection_or_its_server(tmp_pa
             assert [tool.name for tool in await session.list_tools()] == ["pid"]
             assert cloud.sessions == [session]
             assert session.is_open
+            assert not bridge.matching("<class|nable to parse|please report")
             assert (await bridge.end())[0] == 0
             assert bridge.left_behind() == []
 

@@ -53,6 +53,11 @@ def _loop(folder: Path) -> str:
     return str(folder / "loop")
 
 
+def _pipe(folder: Path) -> str:
+    os.mkfifo(folder / "pipe")
+    return str(folder / "pipe")
+
+
 def _no_certificate(folder: Path) -> str:
     (folder / "ca.pem").write_text("no certificate\n")
     return "ca.pem"
@@ -127,10 +132,22 @@ ENTRIES = {
         r"endpoints odd: caFile: /.*nnn.* cannot be used: file name too long",
     ),
     "a caFile in a loop of links": Wrong(
-        "endpoints", lambda folder: _tls(_loop(folder)), r"^odd: not connected: .*caFile.*/loop.*"
+        "endpoints",
+        lambda folder: _tls(_loop(folder)),
+        r"^odd: not connected: caFile /.*/loop cannot be used: Too many",
+    ),
+    "a caFile that is a pipe": Wrong(
+        "endpoints", lambda folder: _tls(_pipe(folder)), r"endpoints odd: caFile: /.*/pipe cannot be used: it is a pipe"
+    ),
+    "a caFile without end": Wrong(
+        "endpoints",
+        lambda _: _tls("/dev/zero"),
+        r"^odd: not connected: caFile /dev/zero cannot be used: it holds no",
     ),
     "a caFile without a certificate": Wrong(
-        "endpoints", lambda folder: _tls(_no_certificate(folder)), r"^odd: not connected: .*ca\.pem.*"
+        "endpoints",
+        lambda folder: _tls(_no_certificate(folder)),
+        r"^odd: not connected: caFile /.*/ca\.pem cannot be used: it holds no",
     ),
 }
 
