@@ -166,6 +166,15 @@ async def test_a_settings_file_that_is_none_is_named(
         await ends(bridge, f"/.*{name}:.*{words}")
 
 
+async def test_settings_out_of_a_pipe_are_read_once_and_not_missed_afterwards(tmp_path: Path) -> None:
+    async with VoiceCloud(token=TOKEN) as cloud:
+        path = write_settings(tmp_path, {"good": GOOD}, {"fine": {"url": cloud.url}})
+        substituted = ("bash", "-c", f'exec "$0" "$@" --config <(cat {path})')
+        async with Bridge(None, before=substituted) as bridge:
+            await works(bridge, cloud)
+            assert not bridge.matching("the settings in use stay")
+
+
 async def test_without_inotify_it_starts(tmp_path: Path) -> None:
     async with VoiceCloud(token=TOKEN) as cloud:
         path = write_settings(tmp_path, {"good": GOOD})

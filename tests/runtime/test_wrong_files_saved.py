@@ -265,10 +265,15 @@ def _closed(path: Path) -> None:
     path.chmod(0)
 
 
+def _without_its_folder(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (Path.unlink, "there is no such file; `voice-bridge init` writes a starter"),
+        (_without_its_folder, "there is no such file; `voice-bridge init` writes a starter"),
         (_empty, "the file is empty; write at least"),
         (_folder, "cannot be read: is a directory"),
         (_pipe, "the file is empty; write at least"),
@@ -278,12 +283,13 @@ def _closed(path: Path) -> None:
         (lambda path: path.write_bytes(b'{"\xf6": 1}'), "byte 2 is not UTF-8; save it as UTF-8"),
         (lambda path: path.write_text("{'mcpServers': "), "not JSON: "),
     ],
-    ids=["gone", "empty", "folder", "pipe", "loop", "endless", "closed", "Latin-1", "half"],
+    ids=["gone", "gone with its folder", "empty", "folder", "pipe", "loop", "endless", "closed", "Latin-1", "half"],
 )
 async def test_a_settings_file_that_is_none_any_more_is_named_and_taken_when_it_is_put_right(
     tmp_path: Path, make: Callable[[Path], object], words: str
 ) -> None:
-    path = tmp_path / "mcp_settings.json"
+    path = tmp_path / "folder" / "mcp_settings.json"
+    path.parent.mkdir()
     async with VoiceCloud(token=TOKEN) as cloud:
         save(path, settings_of(cloud))
         async with Bridge(path, before=without_power_over_files()) as bridge:
@@ -295,6 +301,7 @@ async def test_a_settings_file_that_is_none_any_more_is_named_and_taken_when_it_
             assert (await session.call("pid")).text == pid
             if path.is_dir():
                 path.rmdir()
+            path.parent.mkdir(exist_ok=True)
             save(path, settings_of(cloud, mcpServers=MENDED))
             await offers(session, ["pid", "echo"])
             assert (await session.call("pid")).text == pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -38,7 +39,8 @@ async def _watched(path: Path, changed: Callable[[], None]) -> None:
         if not folders:  # a volume that is not mounted at the moment
             await asyncio.sleep(LOOK_EVERY)
             continue
-        changed()  # what was saved while nobody watched
+        if _is_lasting(path):
+            changed()  # what was saved while nobody watched
         async with aclosing(_bursts(folders, {path.name, real.name, _ENV, _KUBERNETES_SWAP})) as bursts:
             async for _ in bursts:
                 changed()
@@ -79,6 +81,11 @@ def _look(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def _is_lasting(path: Path) -> bool:
+    """Whether a file can be read again; a pipe (`--config <(…)`) gives what it has only once."""
+    return os.path.isfile(path)
 
 
 def _places(path: Path) -> tuple[Path, set[Path]]:
