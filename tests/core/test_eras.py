@@ -1,6 +1,6 @@
 """Both eras of MCP through one runtime: the SDK's own client in its modes, real child servers of each kind.
 
-The client's two streams are joined to it as a cloud's socket would be: what the client writes is a frame to the runtime,
+The two streams of the client are joined to it as a socket would be: what the client writes is a frame to the runtime,
 what the runtime delivers is a frame to the client. Nothing else stands between them.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -59,11 +60,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
 def check_path(field: str, path: Path) -> None:
     """Raises ValueError for a path that the system cannot even look at: a name too long, a folder that is closed to us.
 
-    One that does not exist yet is none: it is told of when it is needed.
+    So does a pipe, which would keep its reader waiting. One that does not exist yet is none: it is told of when it is
+    needed.
     """
     try:
-        os.stat(path)
+        fault = "it is a pipe" if stat.S_ISFIFO(os.stat(path).st_mode) else ""
     except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) not in _ABSENT:
-            where = one_line(str(path), _LONGEST_PATH_SHOWN)
-            raise ValueError(f"{field}: {where} cannot be used: {source.reason(error)}") from None
+        fault = "" if getattr(error, "errno", None) in _ABSENT else source.reason(error)
+    if fault:
+        raise ValueError(f"{field}: {one_line(str(path), _LONGEST_PATH_SHOWN)} cannot be used: {fault}")

@@ -21,7 +21,10 @@ _PLAIN = (
     (re.compile(r"a valid (dictionary or instance of \w+|mapping|dictionary)"), "an object in braces"),
     (re.compile(r"a valid string"), "text in quotes"),
     (re.compile(r"a valid boolean"), "true or false"),
-    (re.compile(r"a valid path"), "a path"),
+    (re.compile(r"a valid number\b.*", re.DOTALL), "a number"),
+    (re.compile(r"a valid integer\b.*", re.DOTALL), "a whole number"),
+    (re.compile(r"Unable to parse input string as an integer.*", re.DOTALL), "Input should be a whole number"),
+    (re.compile(r"is not a valid path for <class .*"), "should be a path, as text in quotes"),
 )
 
 

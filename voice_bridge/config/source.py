@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,7 +41,7 @@ def read_bytes(path: Path) -> bytes:
     Raises FileNotFoundError when there is none, and ConfigError when it cannot be read or is larger than 16 MiB.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             data = file.read(_LARGEST_FILE + 1)  # a device may have no end
     except FileNotFoundError:
         raise
@@ -49,6 +50,15 @@ def read_bytes(path: Path) -> bytes:
     if len(data) > _LARGEST_FILE:
         raise ConfigError(f"{path}: it is larger than 16 MiB, which no settings are; name another file")
     return data
+
+
+def _at_once(name: str, flags: int) -> int:
+    """Opens a file without waiting: a pipe has no writer perhaps, and then it is as good as empty (POSIX open)."""
+    if not hasattr(os, "O_NONBLOCK"):
+        return os.open(name, flags)
+    file = os.open(name, flags | os.O_NONBLOCK)
+    os.set_blocking(file, True)
+    return file
 
 
 def reason(error: Exception) -> str:

@@ -17,6 +17,7 @@ from voice_bridge.errors import ServerError
 from voice_bridge.ports.servers.port import Oversized, ServerListener, ServerPort
 from voice_bridge.ports.servers.stdio import Child
 from voice_bridge.runtime.tasks import Tasks
+from voice_bridge.text import one_line
 
 
 class ProcessesHost(Protocol):
@@ -139,7 +140,14 @@ class _Running(NamedTuple):
 
 
 def _remote() -> Callable[[ServerSettings, int, ServerListener], ServerPort]:
-    """Imported with the first remote server, in a thread, because the SDK takes most of a second to load."""
-    from voice_bridge.ports.servers.http import RemoteSession
+    """Imported with the first remote server, in a thread, because the SDK takes most of a second to load.
 
+    Raises ServerError, and nothing else: a library that does not fit this machine costs the remote servers only.
+    """
+    try:
+        from voice_bridge.ports.servers.http import RemoteSession
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a library does while it is loaded
+        what = one_line(f"{type(error).__name__}: {error}")
+        text = f"cannot start: the part for remote servers cannot be loaded: {what}; install mcp-voice-bridge anew"
+        raise ServerError(text) from None
     return RemoteSession

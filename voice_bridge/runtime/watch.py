@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -17,6 +18,7 @@ _ENV = ".env"
 async def watch(path: Path, changed: Callable[[], None], told: Callable[[str], None]) -> None:
     """Calls back after each burst of writes to the file or a `.env` that is read with it, until cancelled.
 
+    It does so too whenever it begins to watch: at first, and when the file or its folder was out of reach for a while.
     Where the file is a link, what it leads to is followed too. Where the system cannot watch (its inotify instances
     are used up, a network disk) the files are looked at every second; `told` hears of that once.
     """
@@ -37,6 +39,8 @@ async def _watched(path: Path, changed: Callable[[], None]) -> None:
         if not folders:  # a volume that is not mounted at the moment
             await asyncio.sleep(LOOK_EVERY)
             continue
+        if _is_lasting(path):
+            changed()  # what was saved while nobody watched
         async with aclosing(_bursts(folders, {path.name, real.name, _ENV, _KUBERNETES_SWAP})) as bursts:
             async for _ in bursts:
                 changed()
@@ -77,6 +81,11 @@ def _look(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def _is_lasting(path: Path) -> bool:
+    """Whether a file can be read again; a pipe (`--config <(…)`) gives what it has only once."""
+    return os.path.isfile(path)
 
 
 def _places(path: Path) -> tuple[Path, set[Path]]:
