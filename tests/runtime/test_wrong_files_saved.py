@@ -24,7 +24,7 @@ from tests.runtime.wrong_inputs import (
     without_power_over_files,
 )
 from tests.support import QUICK, TOKEN, Bridge, Json, child, write_settings
-from voice_bridge.simulator import Session, VoiceCloud
+from voice_bridge.simulator import CloudSession, VoiceCloud
 
 GOOD = child("tools=pid")
 MENDED = child("tools=echo")
@@ -150,7 +150,7 @@ def kind_of(what: str) -> str:
     return what.partition(": ")[2]
 
 
-async def offers(session: Session, tools: list[str]) -> None:
+async def offers(session: CloudSession, tools: list[str]) -> None:
     """Waits until the bridge has these tools; a change is told, and a call may be sooner."""
     async with asyncio.timeout(15):
         while [tool.name for tool in await session.list_tools()] != tools:
